@@ -1,0 +1,1 @@
+"""Adapters: the only rooms that know a training framework."""

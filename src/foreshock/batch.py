@@ -1,0 +1,78 @@
+"""Aligned per-token tensors of one micro-batch, and the slices in which its response tokens stand.
+
+Everything here is written with operations that NumPy arrays and torch tensors share, so this module imports neither.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from foreshock.errors import LayoutError
+
+TEXT_ONLY = "text_only"
+POST_TOOL = "post_tool"
+SLICES = (TEXT_ONLY, POST_TOOL)
+
+POLICY_REF = "policy/ref"
+POLICY_OLD = "policy/old"
+OLD_ROLLOUT = "old/rollout"
+POLICY_ROLLOUT = "policy/rollout"
+PAIRS = (POLICY_REF, POLICY_OLD, OLD_ROLLOUT, POLICY_ROLLOUT)
+"""Pairs ``numerator/denominator`` whose log-ratio log π_numerator − log π_denominator is recorded."""
+
+Array = Any
+"""A NumPy array or a torch tensor."""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenBatch:
+    """One micro-batch of completions, every tensor of shape ``(B, T)`` and on one device.
+
+    ``response_mask``: 1 where the policy sampled the token, 0 on observation tokens and padding.
+    ``observation_mask``: 1 where the token is a tool result, user or environment text inside the completion.
+    ``log_probs``: log-probabilities in nats by the policy they belong to: ``policy``, ``old``, ``rollout`` or ``ref``.
+    ``prompt_has_observation``: shape ``(B,)``, 1 where the prompt already holds a tool result.
+    ``user_slices``: slice ids that the user gave, ``(B, T)`` of integers, −1 for "in no slice of mine".
+
+    Raises:
+        LayoutError: two tensors do not have the same shape.
+    """
+
+    response_mask: Array
+    observation_mask: Array
+    log_probs: dict[str, Array] = field(default_factory=dict)
+    prompt_has_observation: Array | None = None
+    user_slices: Array | None = None
+
+    def __post_init__(self) -> None:
+        shape = tuple(self.response_mask.shape)
+        others = {"observation_mask": self.observation_mask, "user_slices": self.user_slices, **self.log_probs}
+        for name, tensor in others.items():
+            if tensor is not None and tuple(tensor.shape) != shape:
+                raise LayoutError(
+                    f"{name} has shape {tuple(tensor.shape)}, but response_mask has shape {shape}. "
+                    "Pass tensors that are aligned token by token, (B, T)."
+                )
+
+    def slice_ids(self) -> Array:
+        """Return where each token stands, ``(B, T)``: 0 for ``text_only``, 1 for ``post_tool``.
+
+        A token is post-tool once an observation token stands before it in its row, or from the first token of a row
+        whose prompt already holds a tool result. Ids on tokens outside the response mask have no meaning.
+        """
+        seen = self.observation_mask.cumsum(1)
+        if self.prompt_has_observation is not None:
+            seen = seen + self.prompt_has_observation.reshape(-1, 1)
+        return seen > 0
+
+    def pairs(self) -> dict[str, tuple[Array, Array]]:
+        """Return the ``(numerator, denominator)`` log-probabilities of every recorded pair that this batch has."""
+        found = {}
+        for pair in PAIRS:
+            numerator, denominator = pair.split("/")
+            if numerator in self.log_probs and denominator in self.log_probs:
+                found[pair] = (self.log_probs[numerator], self.log_probs[denominator])
+        if OLD_ROLLOUT in found:
+            found.pop(POLICY_ROLLOUT, None)
+        return found

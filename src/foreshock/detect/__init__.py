@@ -1,0 +1,1 @@
+"""Change detectors over block statistics."""

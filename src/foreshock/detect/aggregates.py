@@ -1,0 +1,130 @@
+"""Whether an aggregate series (loss, reward, entropy, mean KL) has moved since the run's own baseline.
+
+This is what stands beside a finding: "loss, reward, entropy: no change since step 30". It compares the mean of the
+most recent steps with the mean of the baseline steps, in units of the standard error that autocorrelated noise would
+give. With AR(1) noise of lag-one autocorrelation ρ and innovation variance s², the mean of m steps has variance s² /
+((1 − ρ)² m) (for m beyond a few times 1 / (1 − ρ); Priestley, 1981, section 5.3). Both are estimated within chunks of
+20 steps, each around its own mean, so that a move between chunks does not pass for noise. Nothing is divided by the
+series' own level, so a loss around zero is judged like any other series.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import nan, sqrt
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from foreshock.errors import InputError
+
+MINIMUM_BASELINE = 20
+"""Finite values that the baseline must hold."""
+
+MINIMUM_RECENT = 20
+"""Finite values that must follow the baseline."""
+
+STANDARD_ERRORS = 2.5
+"""A move is at least this many standard errors."""
+
+SMALLEST_MOVE = 0.5
+"""A move is at least this many standard deviations of one step's noise."""
+
+_CHUNK = 20
+_WINDOW = 10
+_LARGEST_AUTOCORRELATION = 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What became of a series after its baseline.
+
+    ``moved``: the most recent steps differ from the baseline by more than noise. ``since_step``: the first step of
+    the stretch that reaches to the end and has covered half of the way; None when not moved. ``ratio``: recent mean
+    over baseline mean, NaN when the baseline is within noise of zero or of both signs. ``shift``: recent mean minus
+    baseline mean in standard deviations of one step's noise (no unit; infinite when the series had no noise at all).
+    ``reason`` is empty exactly when the series could be judged; otherwise ``moved`` is False and means nothing.
+    """
+
+    moved: bool
+    since_step: int | None
+    ratio: float
+    shift: float
+    reason: str = ""
+
+
+def series_change(steps: ArrayLike, values: ArrayLike, baseline: tuple[int, int]) -> Change:
+    """Compare the end of a series with its steps ``baseline[0]`` to ``baseline[1]``, both included.
+
+    ``steps`` and ``values`` are ``(n,)``, in rising order of steps; the unit of ``values`` does not matter. Values
+    that are not finite are left out. The recent steps are the last quarter of those after the baseline, at least 20.
+
+    Raises:
+        InputError: ``steps`` and ``values`` differ in length.
+    """
+    step_array = np.asarray(steps).ravel()
+    value_array = np.asarray(values, dtype=float).ravel()
+    if step_array.size != value_array.size:
+        raise InputError(f"Got {step_array.size} steps and {value_array.size} values. Pass one value per step.")
+    finite = np.isfinite(value_array)
+    step_array, value_array = step_array[finite], value_array[finite]
+    first, last = baseline
+    before = value_array[(step_array >= first) & (step_array <= last)]
+    later_steps, later = step_array[step_array > last], value_array[step_array > last]
+    if before.size < MINIMUM_BASELINE:
+        return _unjudged(f"the baseline, steps {first} to {last}, holds {before.size} of {MINIMUM_BASELINE} values")
+    if later.size < MINIMUM_RECENT:
+        return _unjudged(f"only {later.size} of {MINIMUM_RECENT} values follow the baseline")
+    return _compare(before, later_steps, later)
+
+
+def _compare(before: NDArray[np.float64], later_steps: NDArray[np.int64], later: NDArray[np.float64]) -> Change:
+    recent = later[-max(MINIMUM_RECENT, later.size // 4) :]
+    level, difference = float(before.mean()), float(recent.mean() - before.mean())
+    deviation, error_of_one = _noise(before, later)
+    error = error_of_one * sqrt(1 / before.size + 1 / recent.size)
+    moved = abs(difference) > max(STANDARD_ERRORS * error, SMALLEST_MOVE * deviation)
+    near_zero = abs(level) <= STANDARD_ERRORS * error_of_one / sqrt(before.size) or abs(level) < deviation
+    return Change(
+        moved=moved,
+        since_step=_since(later_steps, later, level, difference) if moved else None,
+        ratio=nan if near_zero else float(recent.mean()) / level,
+        shift=difference / deviation
+        if deviation > 0
+        else float(np.copysign(np.inf, difference))
+        if difference
+        else 0.0,
+    )
+
+
+def _noise(before: NDArray[np.float64], later: NDArray[np.float64]) -> tuple[float, float]:
+    """Return the standard deviation of one step, and the long-run one: s / (1 − ρ), of which √m divides out of a
+    mean."""
+    chunks = [part for series in (before, later) for part in _chunks(series)]
+    centred = [part - part.mean() for part in chunks]
+    degrees = sum(part.size - 1 for part in centred)
+    variance = sum(float(part @ part) for part in centred) / degrees
+    if variance == 0:
+        return 0.0, 0.0
+    products = sum(float(part[1:] @ part[:-1]) for part in centred) / sum(float(part @ part) for part in centred)
+    # Around a chunk's own mean, the estimate is too low by about (1 + 4 ρ) / length (Kendall, 1954).
+    length = degrees / len(chunks) + 1
+    rho = min(max((products + 1 / length) / (1 - 4 / length), 0.0), _LARGEST_AUTOCORRELATION)
+    residuals = [part[1:] - rho * part[:-1] for part in centred]
+    innovation = sum(float(part @ part) for part in residuals) / sum(part.size - 1 for part in residuals)
+    return sqrt(innovation / (1 - rho * rho)), sqrt(innovation) / (1 - rho)
+
+
+def _chunks(series: NDArray[np.float64]) -> list[NDArray[np.float64]]:
+    return np.array_split(series, max(1, series.size // _CHUNK))
+
+
+def _since(steps: NDArray[np.int64], values: NDArray[np.float64], level: float, difference: float) -> int:
+    """Return the first step of the last stretch of 10-step windows that all lie over half of the way."""
+    starts = range(0, values.size - _WINDOW + 1, _WINDOW)
+    short = [start for start in starts if (values[start : start + _WINDOW].mean() - level) / difference < 0.5]
+    return int(steps[min(short[-1] + _WINDOW, values.size - 1)]) if short else int(steps[0])
+
+
+def _unjudged(reason: str) -> Change:
+    return Change(moved=False, since_step=None, ratio=nan, shift=nan, reason=reason)

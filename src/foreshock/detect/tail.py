@@ -1,0 +1,80 @@
+"""The block statistic of the tail detector: how far the tail of |r| reaches in one slice, and beyond that of another.
+
+The tail level of a slice is the mean of log |r| over its largest 2 % of tokens. It equals log p98 + ξ, where ξ is the
+Hill estimate of the tail index from the same tokens (Hill, 1975), so it rises both when the whole slice stretches
+(|r| times c adds log c) and when the tail alone grows heavier, and no single quantile decides. Being a mean of
+logarithms it is not ruled by the largest token either.
+
+The contrast is the tail level of ``post_tool`` minus that of ``text_only``: two logarithms of the same unit, so
+whatever multiplies |r| in both slices alike (ordinary learning) drops out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import log, nan
+
+from foreshock.batch import POST_TOOL, TEXT_ONLY
+from foreshock.sketch import LogRatioSketch
+from foreshock.stats.diagnostic import Diagnostic
+
+MINIMUM_TOKENS = 500
+"""Finite tokens that a slice of a block must hold: its tail is then at least ten of them."""
+
+TAIL_SHARE = 0.02
+"""Share of the tokens of a slice, those with the largest |r|, that make its tail."""
+
+
+@dataclass(frozen=True, slots=True)
+class TailStatistics:
+    """The tail of |r| in one slice of one block, of which the detector judges ``level`` alone.
+
+    ``level``, ``log_p99`` and ``log_p999`` are natural logarithms of |r| in nats; ``hill`` is the tail index ξ = 1/α
+    (no unit). All four are NaN exactly when the tail cannot be judged, and then ``reason`` says why. ``n`` counts
+    finite tokens.
+    """
+
+    n: int
+    level: float
+    log_p99: float
+    log_p999: float
+    hill: float
+    reason: str = ""
+
+
+def tail_statistics(sketch: LogRatioSketch, slice_name: str) -> TailStatistics:
+    """Return the tail of one slice; NaN with a reason below 500 tokens, or when the tail holds zeros."""
+    n = sketch.n(slice_name)
+    if n < MINIMUM_TOKENS:
+        return _unjudged(n, f"{slice_name} holds {n} tokens in this block; its tail needs {MINIMUM_TOKENS}")
+    threshold = sketch.quantile(1 - TAIL_SHARE, slice_name)
+    hill = sketch.hill(slice_name, share=TAIL_SHARE)
+    p99, p999 = (sketch.quantile(q, slice_name).value for q in (0.99, 0.999))
+    if not threshold.value > 0:
+        return _unjudged(n, f"{slice_name}: {1 - TAIL_SHARE:.0%} of the log-ratios are zero, so there is no tail yet")
+    if not hill.ok:
+        return _unjudged(n, f"{slice_name}: {hill.reason}")
+    return TailStatistics(n, log(threshold.value) + hill.value, log(p99), log(p999), hill.value)
+
+
+def tail_level(sketch: LogRatioSketch, slice_name: str) -> Diagnostic:
+    """Return the tail level of one slice, the mean of log |r| over its top 2 %; NaN with a reason if not to be
+    judged."""
+    tail = tail_statistics(sketch, slice_name)
+    return Diagnostic(tail.level, tail.n, tail.reason)
+
+
+def tail_contrast(sketch: LogRatioSketch, post: str = POST_TOOL, text: str = TEXT_ONLY) -> Diagnostic:
+    """Return the tail level of slice ``post`` minus that of slice ``text``, in log |r|; e to its power is a ratio of
+    tails.
+
+    ``n`` is the smaller of the two token counts. NaN with a reason when either slice cannot be judged: such a block
+    is skipped by the detector and counted, never taken as healthy.
+    """
+    after, without = tail_statistics(sketch, post), tail_statistics(sketch, text)
+    reason = "; ".join(part.reason for part in (after, without) if part.reason)
+    return Diagnostic(after.level - without.level, min(after.n, without.n), reason)
+
+
+def _unjudged(n: int, reason: str) -> TailStatistics:
+    return TailStatistics(n, nan, nan, nan, nan, reason)

@@ -1,0 +1,82 @@
+"""From a run to a diagnosis: findings, what could not be judged, and a verdict."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from foreshock.detect.aggregates import Change
+from foreshock.rules import BUILT_IN
+from foreshock.rules.aggregates import aggregate_changes
+from foreshock.rules.finding import SEVERITIES, CannotJudge, Finding
+from foreshock.run import Run, open_run
+
+VERDICTS = ("healthy", "cannot_judge", "warning", "critical")
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """What Foreshock says of a run.
+
+    ``verdict``: the highest severity found; without warnings ``cannot_judge`` when a rule lacked what it needs, and
+    ``healthy`` only when every rule could judge. ``aggregates``: loss, reward, entropy and mean KL, as far as logged.
+    ``causes``: likely causes, likeliest first.
+    """
+
+    path: Path | None
+    verdict: str
+    findings: tuple[Finding, ...] = ()
+    cannot_judge: tuple[CannotJudge, ...] = ()
+    aggregates: dict[str, Change] = field(default_factory=dict)
+    skipped: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def causes(self) -> tuple[str, ...]:
+        """Likely causes of what was found, each once, in the order of the findings."""
+        return tuple(dict.fromkeys(finding.cause for finding in self.findings if finding.cause))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the diagnosis as plain values, ready for JSON."""
+        return {
+            "path": None if self.path is None else str(self.path),
+            "verdict": self.verdict,
+            "findings": [finding.to_dict() for finding in self.findings],
+            "causes": list(self.causes),
+            "cannot_judge": [str(reason) for reason in self.cannot_judge],
+            "aggregates": {name: asdict(change) for name, change in self.aggregates.items()},
+            "skipped": dict(self.skipped),
+        }
+
+
+def diagnose(path: str | os.PathLike[str]) -> Diagnosis:
+    """Diagnose the run at a path.
+
+    Raises:
+        ReadError: nothing there can be read as a run.
+    """
+    return diagnose_run(open_run(path))
+
+
+def diagnose_run(run: Run) -> Diagnosis:
+    """Diagnose a run that is in memory. Only new blocks cost time on a run that was judged before."""
+    results = [rule.check(run) for rule in BUILT_IN]
+    findings = [finding for result in results for finding in result.findings]
+    findings.sort(key=lambda finding: -SEVERITIES.index(finding.severity))
+    gaps = tuple(gap for result in results for gap in result.cannot_judge)
+    return Diagnosis(
+        path=run.path,
+        verdict=_verdict(findings, gaps),
+        findings=tuple(findings),
+        cannot_judge=gaps,
+        aggregates=aggregate_changes(run),
+        skipped=dict(run.skipped),
+    )
+
+
+def _verdict(findings: Sequence[Finding], gaps: Sequence[CannotJudge]) -> str:
+    if findings and findings[0].severity != "note":
+        return findings[0].severity
+    return "cannot_judge" if gaps else "healthy"

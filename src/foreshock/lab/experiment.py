@@ -1,0 +1,129 @@
+"""The experiment: one frozen description, and the real `GRPOTrainer` that it stands for."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from accelerate import PartialState
+from datasets import Dataset
+from transformers import AutoModelForCausalLM, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from trl import GRPOConfig, GRPOTrainer
+
+from foreshock.errors import InputError
+from foreshock.lab.arms import HoldMeanKl, TailWeight, add_drift_aware_term
+from foreshock.lab.environment import Curriculum, World, correct_answer, questions
+from foreshock.lab.reference import ReferenceConfig, reference_folder
+from foreshock.lab.vocabulary import build_tokenizer
+
+Arm = Literal["fixed", "drift_aware", "constrained"]
+ARMS: tuple[Arm, ...] = ("fixed", "drift_aware", "constrained")
+GENERATIONS = 8
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One run.
+
+    `arm`: "fixed" holds the policy to a frozen reference by one KL weight; "drift_aware" adds a KL term on post-tool
+    tokens; "constrained" has the tool follow redirects itself and answer in one form.
+    `kl_target`: the mean KL (nats per token) that an adaptive `beta` holds, in every arm alike; 0 keeps `beta` fixed.
+    """
+
+    arm: Arm = "fixed"
+    seed: int = 0
+    steps: int = 150
+    lookups_per_step: int = 10
+    thoughts_per_step: int = 6
+    learning_rate: float = 4e-4
+    beta: float = 0.04
+    grader_noise: float = 0.15
+    kl_target: float = 0.06
+    kl_gain: float = 0.5
+    curriculum: Curriculum = field(default_factory=lambda: Curriculum(0.1, 0.7, 20, 150))
+    reference: ReferenceConfig = field(default_factory=ReferenceConfig)
+
+
+def build_trainer(experiment: Experiment, folder: Path | str) -> GRPOTrainer:
+    """Build the trainer of one run, ready for `train()`; the reference is trained, or read from `folder`'s cache.
+
+    Under `accelerate launch` the main process trains the reference while the others wait, and the rows of a step are
+    shared out, so that a step means the same on any number of workers. On one thread the same experiment gives the same
+    bits. Raises InputError where the arm is unknown or the rows cannot be shared out in whole groups.
+    """
+    if experiment.arm not in ARMS:
+        raise InputError(f"unknown arm: got {experiment.arm!r}, expected one of {', '.join(ARMS)}")
+    folder = Path(folder)
+    with PartialState(cpu=True).main_process_first():
+        reference = reference_folder(experiment.reference, folder)
+    world = World(experiment.curriculum, seed=experiment.seed, constrained=experiment.arm == "constrained")
+    trainer = GRPOTrainer(
+        model=AutoModelForCausalLM.from_pretrained(reference),
+        processing_class=build_tokenizer(),
+        reward_funcs=[_reward(world, experiment.grader_noise)],
+        args=_trainer_config(experiment, folder),
+        train_dataset=Dataset.from_list(
+            questions(experiment.steps, experiment.lookups_per_step, experiment.thoughts_per_step, experiment.seed)
+        ),
+        tools=[world.lookup],
+        callbacks=[_WorldClock(world)],
+    )
+    if experiment.kl_target > 0:
+        trainer.add_callback(HoldMeanKl(trainer, target=experiment.kl_target, gain=experiment.kl_gain))
+    if experiment.arm == "drift_aware":
+        add_drift_aware_term(trainer, TailWeight(value=0.1, target=0.6, low=experiment.beta, high=5.0))
+    return trainer
+
+
+def _trainer_config(experiment: Experiment, folder: Path) -> GRPOConfig:
+    rows = (experiment.lookups_per_step + experiment.thoughts_per_step) * GENERATIONS
+    workers = PartialState().num_processes
+    if rows % (workers * GENERATIONS):
+        raise InputError(f"{rows // GENERATIONS} prompts a step cannot be shared out to {workers} workers")
+    return GRPOConfig(
+        output_dir=str(folder / f"trainer-{experiment.arm}-{experiment.seed}"),
+        seed=experiment.seed,
+        max_steps=experiment.steps,
+        per_device_train_batch_size=rows // workers,
+        num_generations=GENERATIONS,
+        learning_rate=experiment.learning_rate,
+        lr_scheduler_type="constant",
+        beta=experiment.beta,
+        max_completion_length=72,
+        max_tool_calling_iterations=5,
+        shuffle_dataset=False,
+        gradient_checkpointing=False,
+        use_cpu=True,
+        bf16=False,
+        dataloader_pin_memory=False,
+        logging_steps=1,
+        report_to="none",
+        save_strategy="no",
+        disable_tqdm=True,
+    )
+
+
+class _WorldClock(TrainerCallback):
+    """Tell the world which step it is, so that tool and reward agree on it and a resumed run goes on where it was."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def on_step_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        self._world.step = state.global_step
+
+
+def _reward(world: World, noise: float) -> Any:
+    def grade(completions: list[list[dict[str, Any]]], kind: list[str], subject: list[str], **_: Any) -> list[float]:
+        rng = random.Random(f"grader/{world.seed}/{world.step}/{PartialState().process_index}")
+        grades = []
+        for messages, k, s in zip(completions, kind, subject, strict=True):
+            right = correct_answer(world, k, s, messages[-1])
+            grades.append(1.0 - right if rng.random() < noise else right)
+        return grades
+
+    return grade

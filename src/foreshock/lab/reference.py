@@ -1,0 +1,121 @@
+"""The reference policy: a two-layer model, trained by supervision on synthetic dialogues for well under a minute."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+import shutil
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+from foreshock.lab.environment import Habits, dialogue
+from foreshock.lab.vocabulary import ASSISTANT, END, build_tokenizer
+
+IGNORED = -100  # the label that the cross-entropy skips
+
+
+@dataclass(frozen=True)
+class ReferenceConfig:
+    """Everything that decides the reference's weights."""
+
+    version: int = 2
+    seed: int = 0
+    steps: int = 700
+    batch_size: int = 64
+    learning_rate: float = 3e-3
+    hidden_size: int = 64
+    layers: int = 2
+    heads: int = 4
+    habits: Habits = field(default_factory=Habits)
+
+    @property
+    def digest(self) -> str:
+        """Twelve hex digits of the configuration's content, the name of its cache folder."""
+        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:12]
+
+
+def reference_folder(config: ReferenceConfig, cache: Path) -> Path:
+    """Return the folder that holds the trained reference and its tokenizer, training it first where it is not cached.
+
+    The folder's name is the digest of the configuration. It appears only when complete (written aside, then renamed).
+    """
+    folder = cache / f"reference-{config.digest}"
+    if folder.exists():
+        return folder
+    aside = cache / f".{folder.name}.partial"
+    shutil.rmtree(aside, ignore_errors=True)
+    tokenizer = build_tokenizer()
+    train_reference(config, tokenizer).save_pretrained(aside)
+    tokenizer.save_pretrained(aside)
+    aside.rename(folder)
+    return folder
+
+
+def train_reference(config: ReferenceConfig, tokenizer: PreTrainedTokenizerFast) -> LlamaForCausalLM:
+    """Train the reference on `config.steps` batches of fresh dialogues; the same seed gives the same weights.
+
+    It runs on one thread: matrices this small gain nothing from more, and the order of additions stays the same. The
+    number of threads and the global random state are put back as they were.
+    """
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(config.seed)
+        model = LlamaForCausalLM(_model_config(config, tokenizer))
+        optimizer = torch.optim.AdamW(model.parameters(), lr=config.learning_rate, weight_decay=0.01)
+        schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, config.learning_rate, total_steps=config.steps)
+        rng = random.Random(config.seed)
+        for _ in range(config.steps):
+            batch = _batch(config, tokenizer, rng)
+            optimizer.zero_grad()
+            model(**batch).loss.backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            schedule.step()
+    torch.set_num_threads(threads)
+    return model.eval()
+
+
+def _model_config(config: ReferenceConfig, tokenizer: PreTrainedTokenizerFast) -> LlamaConfig:
+    return LlamaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=config.hidden_size,
+        intermediate_size=2 * config.hidden_size,
+        num_hidden_layers=config.layers,
+        num_attention_heads=config.heads,
+        num_key_value_heads=config.heads,
+        max_position_embeddings=256,
+        pad_token_id=tokenizer.pad_token_id,
+        bos_token_id=None,
+        eos_token_id=tokenizer.eos_token_id,
+        tie_word_embeddings=False,
+    )
+
+
+def _batch(config: ReferenceConfig, tokenizer: PreTrainedTokenizerFast, rng: random.Random) -> dict[str, torch.Tensor]:
+    """Return (B, T) input ids, attention mask and labels; only what the assistant says is a label."""
+    texts = [
+        tokenizer.apply_chat_template(dialogue(config.habits, rng), tokenize=False) for _ in range(config.batch_size)
+    ]
+    encoded = tokenizer(texts, add_special_tokens=False, padding=True, padding_side="right", return_tensors="pt")
+    ids, mask = encoded["input_ids"], encoded["attention_mask"]
+    spoken = _spoken_by_assistant(ids, tokenizer)
+    return {"input_ids": ids, "attention_mask": mask, "labels": torch.where(spoken, ids, IGNORED)}
+
+
+def _spoken_by_assistant(ids: torch.Tensor, tokenizer: PreTrainedTokenizerFast) -> torch.Tensor:
+    """Return a (B, T) mask of the tokens after an assistant header, up to and with the END that closes its turn."""
+    starts = (ids == tokenizer.convert_tokens_to_ids(ASSISTANT)).long()
+    ends = (ids == tokenizer.convert_tokens_to_ids(END)).long()
+    started = starts.cumsum(1) - starts
+    # Turns alternate: every END closes one turn, and the header of the k-th turn of any role precedes the k-th END.
+    closed_since_start = torch.zeros_like(ids)
+    open_turn = torch.zeros(len(ids), dtype=torch.long)
+    for t in range(ids.shape[1]):
+        closed_since_start[:, t] = open_turn
+        open_turn = torch.where(starts[:, t].bool(), 1, torch.where(ends[:, t].bool(), 0, open_turn))
+    return (closed_since_start > 0) & (started > 0)

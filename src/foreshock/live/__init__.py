@@ -1,0 +1,1 @@
+"""The in-stream monitor: cadence, merging over workers, control."""

@@ -1,0 +1,258 @@
+"""The in-stream monitor: what happens at every micro-batch, every step and every block of a live run.
+
+It knows no framework: an adapter feeds it token batches, step ends and logged scalars, and asks it for metrics.
+Whatever goes wrong in here is counted, reported once, and never reaches the trainer.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Concatenate, ParamSpec
+
+import torch
+
+from foreshock.batch import POST_TOOL, SLICES, TEXT_ONLY, TokenBatch
+from foreshock.diagnose import Diagnosis, diagnose_run
+from foreshock.live import counters
+from foreshock.live.counters import StepCounters
+from foreshock.live.merge import PendingSum, worker_rank
+from foreshock.rules.finding import SEVERITIES, Finding
+from foreshock.run import Block, Run, RunWriter
+from foreshock.sketch.device import DeviceSketch, unpack
+
+logger = logging.getLogger("foreshock")
+
+P = ParamSpec("P")
+
+
+def guarded(method: Callable[Concatenate[Monitor, P], None]) -> Callable[Concatenate[Monitor, P], None]:
+    """Keep an error of the monitor away from training: count it, report the first one, go on."""
+
+    def wrapper(self: Monitor, /, *args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            method(self, *args, **kwargs)
+        except Exception as error:  # the promise of the house: training never stops by the monitor's fault
+            self.note_error(method.__name__, error)
+
+    functools.update_wrapper(wrapper, method)
+    return wrapper
+
+
+@dataclass(frozen=True, slots=True)
+class MonitorConfig:
+    """How a run is watched.
+
+    ``pairs`` are all pairs that could appear, ``slices`` the built-in slices and then the user's. ``stop_on`` is the
+    severity at which training is asked to stop, or None. ``on_finding`` is called on rank 0 with every new finding.
+    """
+
+    pairs: tuple[str, ...]
+    slices: tuple[str, ...] = SLICES
+    steps_per_block: int = 10
+    stop_on: str | None = None
+    on_finding: Callable[[Finding], None] | None = None
+
+
+class Monitor:
+    """Watches one run on one worker. Rank 0 also writes the run directory and judges the run."""
+
+    def __init__(self, config: MonitorConfig, *, device: torch.device, writer: RunWriter | None, run: Run) -> None:
+        self.config = config
+        self.run = run
+        self.diagnosis: Diagnosis | None = None
+        self.errors = 0
+        self.should_stop = False
+        self._writer = writer
+        self._rank, self._world_size = worker_rank()
+        self._sketch = DeviceSketch(config.pairs, config.slices, device, rank=self._rank, world_size=self._world_size)
+        self._counters = StepCounters(config.steps_per_block, device)
+        self._device = device
+        self._buffer_size = len(self._counters.pack()) + len(self._sketch.pack())
+        self._offset = 0
+        self._first_step: int | None = None
+        self._pending: tuple[PendingSum, int, int] | None = None
+        self._raised: dict[tuple[str, str], str] = {}
+        self._stop_wanted = False
+
+    @guarded
+    def observe(self, batch: TokenBatch, advantages: torch.Tensor | None = None) -> None:
+        """Take in one micro-batch. Nothing here waits for the device.
+
+        ``advantages``: shape ``(B,)`` or ``(B, T)``, only checked for non-finite values.
+        """
+        mask = batch.response_mask
+        slice_ids = batch.slice_ids()
+        self._count("micro_batches", 1)
+        self._count("rows", mask.shape[0])
+        self._count("response_tokens", mask.sum())
+        self._count("observation_tokens", batch.observation_mask.sum())
+        self._count("post_tool_tokens", (mask * slice_ids).sum())
+        for name, log_probs in batch.log_probs.items():
+            self._count(f"nonfinite/{name}", ((~log_probs.isfinite()) * mask).sum())
+        if advantages is not None:
+            self._count("nonfinite/advantages", (~advantages.isfinite()).sum())
+        self._update_sketches(batch, slice_ids, mask)
+
+    @guarded
+    def observe_sample(self, batch: TokenBatch) -> None:
+        """Take in a sample of rows that :meth:`observe` has counted already, for pairs that cost an extra forward."""
+        self._update_sketches(batch, batch.slice_ids(), batch.response_mask)
+
+    def end_step(self, step: int) -> None:
+        """Finish an optimizer step: collect the block that was sent off a step ago, and send off a full one."""
+        if self._first_step is None:
+            self._first_step = step
+        self._collect()
+        self._offset += 1
+        if step % self.config.steps_per_block == 0 or self._offset == self.config.steps_per_block:
+            self._send(step)
+        if self._world_size == 1 and self._stop_wanted:
+            self.should_stop = True
+
+    @guarded
+    def log(self, step: int, values: Mapping[str, Any]) -> None:
+        """Take in the scalars that the trainer logged at a step (rank 0)."""
+        if self._writer is None:
+            return
+        plain = {key: _plain(value) for key, value in values.items()}
+        self._writer.write_metrics(step, plain)
+        self.run.append_scalars(step, plain)
+
+    def finish(self, step: int) -> None:
+        """End the run: every worker sends what is left of its last block, rank 0 judges the whole run."""
+        self._collect()
+        if self._offset:
+            self._send(step)
+            self._collect()
+        self._judge()
+
+    def close(self, status: str) -> None:
+        """Write how the run ended and close the run directory; quietly, whatever state it is in."""
+        if self._writer is None:
+            return
+        try:
+            verdict = self.diagnosis.verdict if self.diagnosis else None
+            self._writer.update_session(notices=dict(self.run.notices), monitor_errors=self.errors, verdict=verdict)
+            self._writer.close(status)
+        except (OSError, ValueError) as error:
+            self.note_error("close", error)
+        self._writer = None
+
+    def metrics(self) -> dict[str, float]:
+        """Return the values of the last merged block for the trainer's own logs, at most eight keys.
+
+        The same on one worker and on many, because they come from the merged block.
+        """
+        pair = self.run.pair
+        if pair is None or not self.run.blocks or pair not in self.run.blocks[-1].sketches:
+            return {}
+        sketch = self.run.blocks[-1].sketches[pair]
+        prefix = f"foreshock/{pair.replace('/', '_')}"
+        found = {}
+        for name in (TEXT_ONLY, POST_TOOL):
+            found[f"{prefix}/abs_p95/{name}"] = sketch.quantile(0.95, name)
+            found[f"{prefix}/abs_p99/{name}"] = sketch.quantile(0.99, name)
+            found[f"{prefix}/ess_share_cap3/{name}"] = sketch.ess_share(name, cap=3.0)
+        found[f"foreshock/tokens/alpha/{POST_TOOL}"] = sketch.alpha()
+        return {key: diagnostic.value for key, diagnostic in found.items() if diagnostic.ok}
+
+    def note_error(self, where: str, error: BaseException) -> None:
+        """Count an error of the monitor itself and report the first one."""
+        self.errors += 1
+        self.run.notices["monitor-errors"] = (
+            f"{self.errors} error(s) inside Foreshock; the first in {where}: {self._first_error(error)}. "
+            "Training went on, but parts of the record may be missing."
+        )
+        if self.errors == 1:
+            logger.warning(
+                "Foreshock met an error in %s and goes on without the affected values: %s: %s",
+                where,
+                type(error).__name__,
+                error,
+                exc_info=logger.isEnabledFor(logging.DEBUG),
+            )
+
+    def _first_error(self, error: BaseException) -> str:
+        if self.errors == 1:
+            self._first_error_text = f"{type(error).__name__}: {error}"
+        return self._first_error_text
+
+    def _count(self, name: str, amount: torch.Tensor | float) -> None:
+        self._counters.add(min(self._offset, self.config.steps_per_block - 1), name, amount)
+
+    def _update_sketches(self, batch: TokenBatch, slice_ids: torch.Tensor, mask: torch.Tensor) -> None:
+        for pair, (numerator, denominator) in batch.pairs().items():
+            log_ratio = numerator.float() - denominator.float()
+            self._sketch.update(pair, log_ratio, slice_ids, mask)
+            if batch.user_slices is not None:
+                user_ids = batch.user_slices
+                self._sketch.update(pair, log_ratio, user_ids.clamp(min=0) + len(SLICES), mask * (user_ids >= 0))
+
+    def _send(self, step: int) -> None:
+        """Start the one sum over workers of this block; reached on every worker, whatever its data."""
+        if self.errors:
+            self._count("errors", self.errors)
+        if self._rank == 0 and self._stop_wanted:
+            self._count("stop", 1.0)
+        first_step = self._first_step if self._first_step is not None else step
+        self._pending = (PendingSum(self._pack()), first_step, step)
+        self._sketch.reset()
+        self._counters.reset()
+        self._offset = 0
+        self._first_step = step + 1
+
+    def _pack(self) -> torch.Tensor:
+        """Return the buffer of this block. A worker that fails at it still takes part in the sum, with zeros."""
+        try:
+            return torch.cat([self._counters.pack(), self._sketch.pack()])
+        except Exception as error:  # a worker that stayed away from the sum would stall all others
+            self.note_error("pack", error)
+            return torch.zeros(self._buffer_size, dtype=torch.float64, device=self._device)
+
+    @guarded
+    def _collect(self) -> None:
+        if self._pending is None:
+            return
+        pending, first_step, last_step = self._pending
+        self._pending = None
+        buffer = pending.result()
+        size = self.config.steps_per_block * len(counters.NAMES)
+        counts = counters.unpack(buffer[:size], last_step - first_step + 1)
+        if any(counts["stop"]):
+            self.should_stop = True
+        sketches = unpack(buffer[size:], self.config.pairs, self.config.slices, self._world_size)
+        seen = {pair: sketch for pair, sketch in sketches.items() if _has_tokens(sketch)}
+        index = self.run.blocks[-1].index + 1 if self.run.blocks else 0
+        block = Block(index, first_step, last_step, seen, self._world_size, counts)
+        self.run.blocks.append(block)
+        if self._writer is not None:
+            self._writer.write_block(block)
+            self._judge()
+
+    @guarded
+    def _judge(self) -> None:
+        if self._writer is None:
+            return
+        self.diagnosis = diagnose_run(self.run)
+        for finding in self.diagnosis.findings:
+            key = (finding.rule, finding.slice)
+            if self._raised.get(key) == finding.severity:
+                continue
+            self._raised[key] = finding.severity
+            self._writer.write_finding(finding.to_dict())
+            if self.config.stop_on and SEVERITIES.index(finding.severity) >= SEVERITIES.index(self.config.stop_on):
+                self._stop_wanted = True
+            if self.config.on_finding is not None:
+                self.config.on_finding(finding)
+
+
+def _has_tokens(sketch: Any) -> bool:
+    return any(sketch.n(name) + sum(sketch.tally(name).values()) for name in sketch.slices)
+
+
+def _plain(value: Any) -> Any:
+    """Turn a 0-dimensional tensor or NumPy number, as trainers log them, into a Python number."""
+    return value.item() if hasattr(value, "item") and getattr(value, "ndim", 1) == 0 else value

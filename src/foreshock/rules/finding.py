@@ -1,0 +1,57 @@
+"""What a rule says of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+SEVERITIES = ("note", "warning", "critical")
+"""From harmless to harmful. A note never changes the verdict."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that a rule found in a run.
+
+    ``steps``: the first and the last optimizer step that it speaks of. ``slice``: the slice it concerns, or "".
+    ``evidence``: rows of one table, each a mapping from column to value, in the order in which to show them.
+    ``cause``: the likeliest cause in the words of the documentation, "" when the rule knows none.
+    ``exclusions``: what the evidence speaks against, one sentence each.
+    ``next_check``: the one cheap check that would confirm or refute the finding.
+    """
+
+    rule: str
+    severity: str
+    summary: str
+    steps: tuple[int, int]
+    slice: str = ""
+    evidence: tuple[Mapping[str, Any], ...] = ()
+    cause: str = ""
+    exclusions: tuple[str, ...] = ()
+    advice: str = ""
+    next_check: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the finding as plain values, ready for JSON."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class CannotJudge:
+    """A rule lacks what it needs: what is missing, and how to get it."""
+
+    rule: str
+    reason: str
+    remedy: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.rule}: {self.reason}" + (f" {self.remedy}" if self.remedy else "")
+
+
+@dataclass(frozen=True, slots=True)
+class RuleResult:
+    """Findings of one rule, and what it could not judge."""
+
+    findings: tuple[Finding, ...] = ()
+    cannot_judge: tuple[CannotJudge, ...] = ()

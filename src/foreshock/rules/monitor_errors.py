@@ -1,0 +1,31 @@
+"""Errors inside Foreshock itself, so that a gap in the record is never mistaken for health.
+
+What: the monitor met errors of its own while training went on.
+Why it matters: values near them may be missing.
+Known problems: none.
+"""
+
+from __future__ import annotations
+
+from foreshock.rules.finding import Finding, RuleResult
+from foreshock.run import Run
+
+ID = "monitor-errors"
+
+
+def check(run: Run) -> RuleResult:
+    """Report the errors that the watch counted, as a note."""
+    notice = run.notices.get(ID)
+    if notice is None:
+        return RuleResult()
+    return RuleResult(
+        (
+            Finding(
+                rule=ID,
+                severity="note",
+                summary=notice,
+                steps=(0, run.last_step),
+                advice="Please report it with its first error; logging at DEBUG level prints the whole traceback.",
+            ),
+        )
+    )

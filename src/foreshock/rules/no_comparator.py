@@ -1,0 +1,27 @@
+"""No comparator: per-token log-ratios could not be recorded.
+
+What: no block holds a pair of policies, so the tail cannot be judged.
+Why it matters: silence of the tail rules means nothing on such a run.
+Known problems: none; the rule only says what is missing and how to get it.
+"""
+
+from __future__ import annotations
+
+from foreshock.rules.finding import CannotJudge, RuleResult
+from foreshock.run import Run
+
+ID = "no-comparator"
+
+REMEDY = "Set beta > 0, train with a PEFT adapter, or pass ref_model= to foreshock.watch."
+
+
+def check(run: Run) -> RuleResult:
+    """Say that the tail cannot be judged when no pair was recorded, with the notice of the watch if there is one."""
+    if run.pair is not None:
+        return RuleResult()
+    if run.blocks:
+        reason = "no reference, old or rollout log-probabilities exist, so there is no log-ratio to watch."
+    else:
+        reason = "this run holds no per-token records."
+    notice = run.notices.get(ID) or run.notices.get("no-token-records")
+    return RuleResult(cannot_judge=(CannotJudge(ID, notice or reason, "" if notice else REMEDY),))

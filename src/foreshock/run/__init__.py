@@ -1,0 +1,24 @@
+"""Runs: series, blocks and the run directory."""
+
+from __future__ import annotations
+
+from foreshock.run.block import Block, judged_pair, merge_pair, segments
+from foreshock.run.directory import RunWriter, prepare_directory, read_findings, read_run_directory
+from foreshock.run.model import Run
+from foreshock.run.series import Series
+
+open_run = read_run_directory
+
+__all__ = [
+    "Block",
+    "Run",
+    "RunWriter",
+    "Series",
+    "judged_pair",
+    "merge_pair",
+    "open_run",
+    "prepare_directory",
+    "read_findings",
+    "read_run_directory",
+    "segments",
+]

@@ -1,0 +1,93 @@
+"""A block: the merged sketches of a few steps, the unit of the detectors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from foreshock.batch import PAIRS
+from foreshock.errors import CorruptRecord
+from foreshock.sketch import LogRatioSketch, codec
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """The merged sketches of the optimizer steps ``first_step`` to ``last_step``, both included.
+
+    ``sketches``: one per pair, over all workers. ``workers``: how many took part.
+    ``counters``: per-step counts over all workers, each a tuple with one entry a step: ``rows``, ``response_tokens``,
+    ``observation_tokens``, ``post_tool_tokens``, ``errors`` and ``nonfinite/<tensor>``.
+    """
+
+    index: int
+    first_step: int
+    last_step: int
+    sketches: Mapping[str, LogRatioSketch]
+    workers: int = 1
+    counters: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    derived: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
+    """What pure functions of this block returned, by name: a rule pass over a live run costs only new blocks."""
+
+    @property
+    def middle_step(self) -> float:
+        """The step at which a value of this block is drawn."""
+        return (self.first_step + self.last_step) / 2
+
+    def total(self, counter: str) -> float:
+        """Sum of a counter over the steps of the block; 0 for a counter that was never written."""
+        return float(sum(self.counters.get(counter, ())))
+
+    def to_record(self) -> dict[str, Any]:
+        """Return the block as plain values, the sketches encoded as text."""
+        return {
+            "block": self.index,
+            "first_step": self.first_step,
+            "last_step": self.last_step,
+            "workers": self.workers,
+            "counters": {name: list(values) for name, values in self.counters.items()},
+            "sketches": {pair: codec.encode(sketch) for pair, sketch in self.sketches.items()},
+        }
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Block:
+        """Rebuild a block from :meth:`to_record`.
+
+        Raises:
+            CorruptRecord: a field is missing or of the wrong kind, or a sketch fails its checksum.
+        """
+        try:
+            return cls(
+                index=int(record["block"]),
+                first_step=int(record["first_step"]),
+                last_step=int(record["last_step"]),
+                workers=int(record["workers"]),
+                counters={str(name): tuple(map(float, values)) for name, values in record["counters"].items()},
+                sketches={str(pair): codec.decode(text) for pair, text in record["sketches"].items()},
+            )
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+            raise CorruptRecord(f"a block record cannot be read ({type(error).__name__}: {error})") from error
+
+
+def judged_pair(blocks: Sequence[Block]) -> str | None:
+    """Return the pair that the detectors judge: the first in the order of :data:`PAIRS` that any block has.
+
+    Only one pair is judged, so that the stated false-alarm rate is that of one test.
+    """
+    present = {pair for block in blocks for pair in block.sketches}
+    return next((pair for pair in PAIRS if pair in present), None)
+
+
+def merge_pair(blocks: Sequence[Block], pair: str) -> LogRatioSketch | None:
+    """Merge the sketches of one pair over blocks; None when no block has the pair."""
+    sketches = [block.sketches[pair] for block in blocks if pair in block.sketches]
+    return LogRatioSketch.merged(sketches) if sketches else None
+
+
+def segments(blocks: Sequence[Block]) -> dict[str, Sequence[Block]]:
+    """Split blocks into early, middle and late thirds of the run, leaving out what does not fill a third."""
+    third = len(blocks) // 3
+    if third == 0:
+        return {}
+    middle = (len(blocks) - third) // 2
+    return {"early": blocks[:third], "middle": blocks[middle : middle + third], "late": blocks[-third:]}

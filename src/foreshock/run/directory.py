@@ -1,0 +1,247 @@
+"""The run directory: plain append-only files with one writer.
+
+``run.json`` holds one entry a session (a start or a resume), ``metrics.jsonl`` one line a logged step,
+``blocks.jsonl`` one line a block, ``findings.jsonl`` one line a finding. Every line carries the number of its session.
+A session that starts at step s supersedes what earlier sessions wrote for later steps; both stay on disk.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import msgspec
+
+from foreshock.errors import CorruptRecord, ReadError, RunDirectoryError
+from foreshock.run.block import Block
+from foreshock.run.model import Run
+
+SCHEMA = 1
+RUN, METRICS, BLOCKS, FINDINGS = "run.json", "metrics.jsonl", "blocks.jsonl", "findings.jsonl"
+
+Record = dict[str, Any]
+
+
+def prepare_directory(path: str | os.PathLike[str]) -> Path:
+    """Create a run directory, or check that an existing one can be appended to.
+
+    Raises:
+        RunDirectoryError: the path is a file, cannot be created or written to, or holds files of a later schema.
+    """
+    folder = Path(path)
+    if folder.exists() and not folder.is_dir():
+        raise RunDirectoryError(f"run_dir {str(folder)!r} is a file. Pass a folder, existing or new.")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in (METRICS, BLOCKS, FINDINGS):
+            with open(folder / name, "ab"):
+                pass
+    except OSError as error:
+        raise RunDirectoryError(
+            f"run_dir {str(folder)!r} cannot be written to ({error.strerror or error}). Pass a writable folder."
+        ) from error
+    _read_sessions(folder)
+    return folder
+
+
+class RunWriter:
+    """Appends records of one session to a run directory. Only one process may write to a directory.
+
+    Every record reaches the operating system before the call returns, so that a killed process loses none.
+    """
+
+    def __init__(
+        self, folder: Path, *, start_step: int, identity: Mapping[str, Any], notices: Mapping[str, str]
+    ) -> None:
+        """Open a session that starts after ``start_step`` optimizer steps.
+
+        Raises:
+            RunDirectoryError: a file of the directory cannot be opened for appending.
+        """
+        self.folder = folder
+        self._sessions = _read_sessions(folder)
+        self.session = len(self._sessions)
+        self._sessions.append(
+            {
+                "session": self.session,
+                "start_step": start_step,
+                "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+                "status": "running",
+                "notices": dict(notices),
+                "identity": dict(identity),
+            }
+        )
+        try:
+            self._files: dict[str, BinaryIO] = {
+                name: _open_for_append(folder / name) for name in (METRICS, BLOCKS, FINDINGS)
+            }
+            self._write_sessions()
+        except OSError as error:
+            raise RunDirectoryError(f"run_dir {str(folder)!r} cannot be written to ({error}).") from error
+
+    def write_metrics(self, step: int, values: Mapping[str, Any]) -> None:
+        """Append the scalars that the trainer logged at an optimizer step."""
+        self._append(METRICS, {"step": step, "time": round(time.time(), 3), "values": dict(values)})
+
+    def write_block(self, block: Block) -> None:
+        """Append a block."""
+        self._append(BLOCKS, block.to_record())
+
+    def write_finding(self, finding: Mapping[str, Any]) -> None:
+        """Append a finding as it stood when it was raised."""
+        self._append(FINDINGS, dict(finding))
+
+    def update_session(self, **values: Any) -> None:
+        """Set fields of this session in ``run.json``; the file is replaced in one move, never half-written."""
+        self._sessions[self.session].update(values)
+        self._write_sessions()
+
+    def close(self, status: str) -> None:
+        """Write how the session ended and close the files; a closed writer takes no more records."""
+        self.update_session(status=status, ended=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()))
+        for file in self._files.values():
+            file.close()
+
+    def _append(self, name: str, record: Record) -> None:
+        line = msgspec.json.encode({"schema": SCHEMA, "session": self.session, **_finite(record)})
+        self._files[name].write(line + b"\n")
+        self._files[name].flush()
+
+    def _write_sessions(self) -> None:
+        target = self.folder / RUN
+        draft = target.with_suffix(".json.tmp")
+        content = msgspec.json.format(
+            msgspec.json.encode(_finite({"schema": SCHEMA, "sessions": self._sessions})), indent=2
+        )
+        draft.write_bytes(content + b"\n")
+        os.replace(draft, target)
+
+
+def read_run_directory(path: str | os.PathLike[str]) -> Run:
+    """Read a run directory, finished, running or killed.
+
+    Torn or damaged lines and superseded records are skipped and counted in :attr:`Run.skipped`.
+
+    Raises:
+        ReadError: the path is not a run directory, or was written by a later version.
+    """
+    folder = Path(path)
+    if not (folder / RUN).is_file():
+        raise ReadError(f"{str(folder)!r} is not a run directory: it holds no {RUN}. Pass a folder that a watch wrote.")
+    sessions = _read_sessions(folder)
+    latest = sessions[-1] if sessions else {}
+    run = Run(path=folder, identity=_mapping(latest.get("identity")), notices=dict(_mapping(latest.get("notices"))))
+    if latest:
+        run.identity = {**run.identity, **{key: latest.get(key) for key in ("started", "ended", "status")}}
+    limits = _limits(sessions)
+    for record in sorted(_records(folder / METRICS, run), key=lambda record: int(record["step"])):
+        if _is_current(record, int(record["step"]), limits, run):
+            run.append_scalars(int(record["step"]), _mapping(record.get("values")))
+    for record in _records(folder / BLOCKS, run, step_key="last_step"):
+        if _is_current(record, int(record["last_step"]), limits, run):
+            try:
+                run.blocks.append(Block.from_record(record))
+            except CorruptRecord:
+                run.skipped["damaged blocks"] += 1
+    run.blocks.sort(key=lambda block: block.last_step)
+    return run
+
+
+def read_findings(path: str | os.PathLike[str]) -> list[Record]:
+    """Return the findings that were raised while a run was watched, oldest first."""
+    return list(_lines(Path(path) / FINDINGS, Run()))
+
+
+def _limits(sessions: list[Record]) -> list[float]:
+    """Return for each session the last step that no later session supersedes."""
+    limits: list[float] = [float("inf")] * len(sessions)
+    lowest = float("inf")
+    for position in range(len(sessions) - 1, -1, -1):
+        limits[position] = lowest
+        lowest = min(lowest, float(sessions[position].get("start_step", 0)))
+    return limits
+
+
+def _is_current(record: Record, step: int, limits: list[float], run: Run) -> bool:
+    session = record.get("session", 0)
+    current = not isinstance(session, int) or session >= len(limits) or step <= limits[session]
+    if not current:
+        run.skipped["superseded by a resume"] += 1
+    return current
+
+
+def _records(path: Path, run: Run, step_key: str = "step") -> Iterator[Record]:
+    for record in _lines(path, run):
+        if isinstance(record.get(step_key), int):
+            yield record
+        else:
+            run.skipped[f"records without a step in {path.name}"] += 1
+
+
+def _lines(path: Path, run: Run) -> Iterator[Record]:
+    if not path.is_file():
+        return
+    with open(path, "rb") as file:
+        for line in file:
+            if not line.strip():
+                continue
+            try:
+                record = msgspec.json.decode(line)
+            except (msgspec.DecodeError, UnicodeDecodeError):
+                record = None
+            if isinstance(record, dict):
+                yield record
+            else:
+                run.skipped[f"torn or damaged lines in {path.name}"] += 1
+
+
+def _read_sessions(folder: Path) -> list[Record]:
+    path = folder / RUN
+    if not path.is_file():
+        return []
+    try:
+        content = msgspec.json.decode(path.read_bytes())
+        schema, sessions = content["schema"], content["sessions"]
+        if not isinstance(sessions, list) or not all(isinstance(session, dict) for session in sessions):
+            raise ReadError(
+                f"{str(path)!r} does not hold a list of sessions. It was not written by Foreshock, or is damaged."
+            )
+    except (msgspec.DecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
+        raise ReadError(
+            f"{str(path)!r} cannot be read as a run ({error}). It was not written by Foreshock, or is damaged."
+        ) from error
+    if schema != SCHEMA:
+        raise ReadError(f"{str(path)!r} has schema {schema!r}, this version reads schema {SCHEMA}. Upgrade Foreshock.")
+    return sessions
+
+
+def _open_for_append(path: Path) -> BinaryIO:
+    """Open a file for appending whole lines, ending a line that a killed writer left torn."""
+    file = open(path, "ab")  # noqa: SIM115 - stays open for the session
+    with contextlib.suppress(OSError), open(path, "rb") as reader:
+        reader.seek(-1, os.SEEK_END)
+        if reader.read(1) != b"\n":
+            file.write(b"\n")
+            file.flush()
+    return file
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _finite(value: Any) -> Any:
+    """Write NaN and infinities as the words that Python and pandas read back, since JSON has no number for them."""
+    if isinstance(value, float) and value != value:
+        return "nan"
+    if isinstance(value, float) and value in (float("inf"), float("-inf")):
+        return "inf" if value > 0 else "-inf"
+    if isinstance(value, Mapping):
+        return {str(key): _finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    return value

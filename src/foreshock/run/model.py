@@ -1,0 +1,55 @@
+"""A run: everything that the rules may see, wherever it came from."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from foreshock.run.block import Block, judged_pair
+from foreshock.run.series import Series
+
+_NON_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+
+
+@dataclass(slots=True)
+class Run:
+    """One training run: scalar series by key, blocks in the order of their steps, and what is known beside them.
+
+    ``identity``: model, tokenizer, dataset, versions, git state, configuration; empty for a foreign log.
+    ``notices``: plain sentences by code, on what could not be watched and what to set.
+    ``skipped``: what was read but not used, counted by reason.
+    """
+
+    path: Path | None = None
+    identity: Mapping[str, Any] = field(default_factory=dict)
+    series: dict[str, Series] = field(default_factory=dict)
+    blocks: list[Block] = field(default_factory=list)
+    notices: dict[str, str] = field(default_factory=dict)
+    skipped: Counter[str] = field(default_factory=Counter)
+
+    def append_scalars(self, step: int, values: Mapping[str, Any]) -> None:
+        """Add one logged row; values that are not numbers are counted, not kept."""
+        for key, value in values.items():
+            number = _NON_FINITE.get(value) if isinstance(value, str) else value
+            if isinstance(number, (int, float)) and not isinstance(number, bool):
+                if key not in self.series:
+                    self.series[key] = Series(key)
+                self.series[key].append(step, float(number))
+            elif value is not None:
+                self.skipped["values that are not numbers"] += 1
+
+    @property
+    def pair(self) -> str | None:
+        """The pair that is judged, such as ``policy/ref``; None when no block has a comparator."""
+        return judged_pair(self.blocks)
+
+    @property
+    def last_step(self) -> int:
+        """The last step that a row or a block speaks of; 0 for an empty run."""
+        steps = [int(series.steps[-1]) for series in self.series.values() if len(series)]
+        steps += [block.last_step for block in self.blocks[-1:]]
+        return max(steps, default=0)

@@ -1,0 +1,5 @@
+"""Fixed-size mergeable summaries of log-ratios. The one that needs torch is in `foreshock.sketch.device`."""
+
+from foreshock.sketch.log_ratio import LogRatioSketch
+
+__all__ = ["LogRatioSketch"]

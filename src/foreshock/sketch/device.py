@@ -1,0 +1,297 @@
+"""DeviceSketch: the sketch of a training step, kept on the accelerator. The one torch file of the core.
+
+`update` launches a fixed series of operations on preallocated buffers. It never waits for the device: no value is
+read back, no shape depends on data. Masked tokens are sent to a row of their own instead of being selected.
+Counting follows `buckets` to the bit, and the sums follow `moments`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from foreshock.errors import InputError, LayoutError
+from foreshock.sketch.buckets import (
+    FIRST_INDEX,
+    INF_CELL,
+    INFINITY_BITS,
+    MAGNITUDE_MASK,
+    N_BUCKETS,
+    N_CELLS,
+    NAN_CELL,
+    ROW_WIDTH,
+    SHIFT,
+)
+from foreshock.sketch.log_ratio import NAN, NEG_INF, POS_INF, LogRatioSketch, check_slices
+from foreshock.sketch.moments import (
+    CAP_POINTS,
+    CAPPED,
+    CLIP,
+    INVERSE_U,
+    N_MOMENTS,
+    N_SEQUENCE,
+    U2,
+    R,
+    U,
+)
+
+CPU_CHUNK = 1 << 15  # tokens; what one pass touches then stays in the processor's cache
+DEVICE_CHUNK = 1 << 22  # tokens; bounds the scratch buffers
+
+
+class DeviceSketch:
+    """All pairs and slices of one block in one set of buffers on `device`.
+
+    The promises: constant memory, no host synchronisation in `update`, and one vector of fixed length from `pack`
+    that one SUM all-reduce merges, whatever the data: counts to the bit, sums to rounding. The smallest and largest
+    log-ratio sit in slots of their rank's own, so that the sum leaves them as they are.
+
+    Tokens whose slice id is not an index of `slices` are counted as `outside`; NaN, ±inf and masked tokens apart too.
+    A row of a batch is one sequence. A half-precision log-ratio is converted to float32; subtract in float32 before.
+    """
+
+    def __init__(
+        self,
+        pairs: Sequence[str],
+        slices: Sequence[str],
+        device: torch.device | str,
+        rank: int = 0,
+        world_size: int = 1,
+    ) -> None:
+        self.pairs = tuple(pairs)
+        self.slices = check_slices(slices)
+        if isinstance(pairs, str) or not self.pairs or len(set(self.pairs)) != len(self.pairs):
+            raise InputError(f"pairs: got {pairs!r}, expected at least one name, each once. Pass a tuple of names.")
+        if not 0 <= rank < world_size:
+            raise InputError(f"rank: got {rank}, expected 0 to {world_size - 1}. Pass this worker's rank in its group.")
+        self.rank, self.world_size = rank, world_size
+        size = len(self.slices)
+        # Rows: 0 is for ids below 0, then the slices, then ids beyond the slices, then masked tokens.
+        self._rows = size + 3
+        self._trash = size + 2
+        cells = (len(self.pairs), self._rows * 2 * ROW_WIDTH)
+        self._counts = torch.zeros(cells, dtype=torch.int64, device=device)
+        self._excess = torch.zeros(cells, dtype=torch.float64, device=device)
+        self._excess2 = torch.zeros(cells, dtype=torch.float64, device=device)
+        self._sums = torch.zeros((len(self.pairs), 2, self._rows), dtype=torch.float64, device=device)
+        self._sequences = torch.zeros((len(self.pairs), N_SEQUENCE, self._rows), dtype=torch.float64, device=device)
+        self._extremes = torch.zeros((len(self.pairs), 2, self._rows), dtype=torch.float32, device=device)
+        self.device = self._counts.device
+        self._scratch = _Scratch(0, 0, self._rows, self.device)
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget all tokens; the buffers stay."""
+        for buffer in (self._counts, self._excess, self._excess2, self._sums, self._sequences):
+            buffer.zero_()
+        self._extremes[:, 0].fill_(math.inf)
+        self._extremes[:, 1].fill_(-math.inf)
+
+    @torch.no_grad()
+    def update(self, pair: str, log_ratio: torch.Tensor, slice_ids: torch.Tensor, mask: torch.Tensor) -> None:
+        """Count the tokens of one batch.
+
+        Args:
+            pair: one of `pairs`.
+            log_ratio: (B, T), nats, any floating dtype; on this sketch's device.
+            slice_ids: (B, T), integers that index `slices`.
+            mask: (B, T), bool, integer or float; non-zero marks a response token.
+
+        Raises:
+            InputError: an unknown pair, or a tensor on another device or of a wrong dtype.
+            LayoutError: a shape that is not (B, T) or differs.
+        """
+        number = self._check(pair, log_ratio, slice_ids, mask)
+        rows, columns = log_ratio.shape
+        if rows == 0 or columns == 0:
+            return
+        limit = CPU_CHUNK if self.device.type == "cpu" else DEVICE_CHUNK
+        step = max(limit // columns, 1)
+        scratch = self._scratch_for(min(step, rows), columns)
+        for start in range(0, rows, step):
+            part = slice(start, start + step)
+            self._count(number, log_ratio[part], slice_ids[part], mask[part], scratch)
+
+    def _check(self, pair: str, log_ratio: torch.Tensor, slice_ids: torch.Tensor, mask: torch.Tensor) -> int:
+        if pair not in self.pairs:
+            raise InputError(f"pair: got {pair!r}, expected one of {self.pairs}. Name it when making the sketch.")
+        if log_ratio.ndim != 2:
+            raise LayoutError(f"log_ratio: got shape {tuple(log_ratio.shape)}, expected (B, T). Reshape it.")
+        for name, tensor in (("slice_ids", slice_ids), ("mask", mask)):
+            if tensor.shape != log_ratio.shape:
+                raise LayoutError(
+                    f"{name}: got shape {tuple(tensor.shape)}, expected {tuple(log_ratio.shape)}, the shape of "
+                    "log_ratio. Align the two."
+                )
+        for name, tensor in (("log_ratio", log_ratio), ("slice_ids", slice_ids), ("mask", mask)):
+            if tensor.device != self.device:
+                raise InputError(f"{name}: got device {tensor.device}, expected {self.device}. Move it there first.")
+        if not log_ratio.is_floating_point():
+            raise InputError(f"log_ratio: got {log_ratio.dtype}, expected a floating dtype. Convert it first.")
+        if slice_ids.is_floating_point():
+            raise InputError(f"slice_ids: got {slice_ids.dtype}, expected integers. Convert them first.")
+        return self.pairs.index(pair)
+
+    def _scratch_for(self, rows: int, columns: int) -> _Scratch:
+        tokens = max(rows * columns, self._scratch.tokens)
+        rows = max(rows, self._scratch.rows)
+        if (tokens, rows) != (self._scratch.tokens, self._scratch.rows):
+            self._scratch = _Scratch(tokens, rows, self._rows, self.device)
+        return self._scratch
+
+    def _count(
+        self, pair: int, log_ratio: torch.Tensor, slice_ids: torch.Tensor, mask: torch.Tensor, scratch: _Scratch
+    ) -> None:
+        shape = log_ratio.shape
+        n = shape.numel()
+        r, bits, cell, special, row, keep, place, r64, ratio, work = scratch.views(n)
+        torch.add(log_ratio, 0.0, out=r.view(shape))  # −0.0 becomes +0.0
+
+        # Sign and cell, as in buckets.cell_of.
+        torch.bitwise_and(bits, MAGNITUDE_MASK, out=cell)
+        torch.sub(cell, INFINITY_BITS - 1, out=special).clamp_(0, 2)  # 0 finite, 1 infinite, 2 NaN
+        cell.bitwise_right_shift_(SHIFT).sub_(FIRST_INDEX).clamp_(0, N_BUCKETS + 1).add_(special)
+
+        # Row, counted back from the row of masked tokens, so that multiplying by 0 sends a token there.
+        row.view(shape).copy_(slice_ids)
+        row.clamp_(-1, len(self.slices)).add_(1 - self._trash)
+        keep.view(shape).copy_(mask if mask.dtype == torch.bool else mask.ne(0))
+        row.mul_(keep)
+
+        # place = (row · 2 + sign) · ROW_WIDTH + cell
+        torch.bitwise_right_shift(bits, 31, out=keep)  # −1 where r < 0
+        keep.add_(1 + 2 * self._trash).add_(row, alpha=2)
+        cell.add_(keep, alpha=ROW_WIDTH)
+        place.copy_(cell)
+        self._counts[pair].scatter_add_(0, place, scratch.ones[:n])
+
+        # Sums of u = e^r − 1 and u² per cell. Cells of NaN and masked tokens may hold anything; they are never read.
+        r64.copy_(r)
+        r64.clamp_(-CLIP, CLIP)
+        torch.exp(r64, out=ratio)
+        torch.sub(ratio, 1, out=work)
+        self._excess[pair].scatter_add_(0, place, work)
+        work.mul_(work)
+        self._excess2[pair].scatter_add_(0, place, work)
+
+        # From here on, NaN and ±inf go where masked tokens go.
+        special.clamp_(max=1).neg_().add_(1)
+        row.mul_(special).add_(self._trash)
+        place.copy_(row)
+        self._extremes[pair, 0].scatter_reduce_(0, place, r, "amin")
+        self._extremes[pair, 1].scatter_reduce_(0, place, r, "amax")
+        row.view(shape).add_(scratch.offsets[: shape[0]])
+        place.copy_(row)
+        ratio.reciprocal_().sub_(1)
+        self._add_rows(pair, shape[0], place, r64, ratio, scratch)
+
+    def _add_rows(
+        self, pair: int, rows: int, place: torch.Tensor, r64: torch.Tensor, inverse: torch.Tensor, scratch: _Scratch
+    ) -> None:
+        """Sums per sequence and slice; they give the sequence ratios, and added up the sums per slice."""
+        width = rows * self._rows
+        counts, sums = scratch.row_counts[:width].zero_(), scratch.row_sums[:, :width].zero_()
+        counts.scatter_add_(0, place, scratch.ones32[: place.numel()])
+        sums[0].scatter_add_(0, place, r64)
+        sums[1].scatter_add_(0, place, inverse)
+        self._sums[pair].add_(sums.view(2, rows, self._rows).sum(1))
+        present = counts.clamp(max=1)
+        w = sums[0].div_(counts.clamp_(min=1)).exp_().mul_(present)
+        sequences = torch.stack((present, w, w * w))
+        self._sequences[pair].add_(sequences.view(N_SEQUENCE, rows, self._rows).sum(1))
+
+    def pack(self) -> torch.Tensor:
+        """Everything as one float64 vector on the device, ready for one SUM all-reduce over `world_size` workers."""
+        size = len(self.slices)
+        inner = slice(1, size + 1)
+        shape = (len(self.pairs), self._rows, 2, ROW_WIDTH)
+        counts, excess, excess2 = (x.view(shape) for x in (self._counts, self._excess, self._excess2))
+        finite = counts[:, inner, :, :N_CELLS].double()
+        excess, excess2 = excess[:, inner, :, :N_CELLS], excess2[:, inner, :, :N_CELLS]
+
+        tallies = finite.new_zeros((len(self.pairs), size, 3))
+        tallies[..., NAN] = counts[:, inner, :, NAN_CELL].sum(2)
+        tallies[..., POS_INF] = counts[:, inner, 1, INF_CELL]
+        tallies[..., NEG_INF] = counts[:, inner, 0, INF_CELL]
+        per_row = counts.sum((2, 3)).double()
+        apart = torch.stack((per_row[:, self._trash], per_row[:, 0] + per_row[:, self._trash - 1]), 1)
+
+        moments = finite.new_zeros((len(self.pairs), size, N_MOMENTS))
+        for column, source in ((R, 0), (INVERSE_U, 1)):
+            moments[..., column] = self._sums[:, source, inner]
+        moments[..., U] = excess.sum((2, 3))
+        moments[..., U2] = excess2.sum((2, 3))
+        for number, cap in enumerate(CAP_POINTS):
+            above = finite[:, :, 1, cap.cell :].sum(2)
+            for power, sums in enumerate((excess, excess2)):
+                below = sums[:, :, 0].sum(2) + sums[:, :, 1, : cap.cell].sum(2)
+                moments[..., CAPPED + 2 * number + power] = below + above * cap.excess ** (power + 1)
+
+        extremes = finite.new_zeros((len(self.pairs), self.world_size, 2, size))
+        extremes[:, self.rank] = self._extremes[:, :, inner].double()
+        sequences = self._sequences[:, :, inner].transpose(1, 2)
+        parts = (finite, tallies, moments, sequences, apart, extremes)
+        return torch.cat([part.reshape(len(self.pairs), -1) for part in parts], 1).view(-1)
+
+
+def packed_length(pairs: Sequence[str], slices: Sequence[str], world_size: int) -> int:
+    """Length of the vector from `DeviceSketch.pack`, in float64 numbers."""
+    size = len(slices)
+    return len(pairs) * (size * (2 * N_CELLS + 3 + N_MOMENTS + N_SEQUENCE) + 2 + world_size * 2 * size)
+
+
+def unpack(
+    buffer: npt.NDArray[np.float64], pairs: Sequence[str], slices: Sequence[str], world_size: int = 1
+) -> dict[str, LogRatioSketch]:
+    """The sketch of each pair from the sum of the workers' packed vectors.
+
+    LayoutError when the length is not that of these pairs, slices and world size.
+    """
+    expected = packed_length(pairs, slices, world_size)
+    if buffer.shape != (expected,):
+        raise LayoutError(
+            f"buffer: got shape {buffer.shape}, expected ({expected},) for pairs {tuple(pairs)}, slices "
+            f"{tuple(slices)} and world size {world_size}. Use the pairs, slices and world size of the sketch."
+        )
+    return {
+        pair: _unpack_pair(part, slices, world_size)
+        for pair, part in zip(pairs, buffer.reshape(len(pairs), -1), strict=True)
+    }
+
+
+def _unpack_pair(part: npt.NDArray[np.float64], slices: Sequence[str], world_size: int) -> LogRatioSketch:
+    sketch = LogRatioSketch(tuple(slices))
+    start = 0
+    for array in (sketch.counts, sketch.tallies, sketch.moments, sketch.sequences):
+        array[...] = part[start : start + array.size].reshape(array.shape)
+        start += array.size
+    sketch.masked, sketch.outside = int(part[start]), int(part[start + 1])
+    extremes = part[start + 2 :].reshape(world_size, 2, len(sketch.slices))
+    sketch.extremes[:, 0] = extremes[:, 0].min(0)
+    sketch.extremes[:, 1] = extremes[:, 1].max(0)
+    return sketch
+
+
+class _Scratch:
+    """Buffers that every update writes over."""
+
+    def __init__(self, tokens: int, rows: int, width: int, device: torch.device) -> None:
+        self.tokens, self.rows = tokens, rows
+        self.r = torch.empty(tokens, dtype=torch.float32, device=device)
+        self.integers = torch.empty((4, tokens), dtype=torch.int32, device=device)
+        self.place = torch.empty(tokens, dtype=torch.int64, device=device)
+        self.doubles = torch.empty((3, tokens), dtype=torch.float64, device=device)
+        self.ones = torch.ones(tokens, dtype=torch.int64, device=device)
+        self.ones32 = torch.ones(tokens, dtype=torch.int32, device=device)
+        self.offsets = torch.arange(rows, dtype=torch.int32, device=device).mul_(width).unsqueeze(1)
+        self.row_counts = torch.empty(rows * width, dtype=torch.int32, device=device)
+        self.row_sums = torch.empty((2, rows * width), dtype=torch.float64, device=device)
+
+    def views(self, n: int) -> tuple[torch.Tensor, ...]:
+        """The first n tokens of each buffer: r, its bits, four integers, place, three doubles."""
+        r = self.r[:n]
+        return (r, r.view(torch.int32), *self.integers[:, :n], self.place[:n], *self.doubles[:, :n])

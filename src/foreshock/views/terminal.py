@@ -1,0 +1,222 @@
+"""The terminal: short blocks on stderr while a run trains, and the whole diagnosis for ``foreshock diagnose``.
+
+Nothing in here may end a training run: a terminal that is gone, a closed pipe or a narrow window only costs the text.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.padding import Padding
+from rich.segment import Segment
+from rich.table import Table
+from rich.text import Text
+
+from foreshock.diagnose import Diagnosis
+from foreshock.rules.finding import CannotJudge, Finding
+from foreshock.views.words import (
+    VERDICTS,
+    change_words,
+    columns_of,
+    headline,
+    is_numeric,
+    shown,
+    skipped_sentences,
+    verdict_sentence,
+)
+
+STYLES = {
+    "healthy": "bold green",
+    "cannot_judge": "bold magenta",
+    "note": "bold cyan",
+    "warning": "bold yellow",
+    "critical": "bold red",
+}
+LIVE_LINES = 8
+"""Lines of a live finding under its headline."""
+
+BAR_WIDTH = 2
+
+WIDEST = 110
+"""Columns beyond which lines of prose are no easier to read."""
+
+
+def print_notices(notices: Mapping[str, str]) -> None:
+    """Print to stderr what cannot be watched and what to set, one paragraph a notice."""
+    for code, notice in notices.items():
+        _print(Text(), _marked("note", Text.assemble((f"Foreshock · {code}", "bold"), f"  {notice}")))
+
+
+def print_finding(finding: Finding) -> None:
+    """Print a finding of a running training to stderr, in at most ten lines; the report holds the whole text."""
+    console = _console(_Page())
+    where = (f"step {finding.steps[0]}", finding.rule, finding.slice)
+    title = _titled(finding.severity, *filter(None, where))
+    title.truncate(_width(console) - BAR_WIDTH, overflow="ellipsis")
+    _print(Text(), _marked(finding.severity, Group(title, *_live_lines(finding, console))))
+
+
+def print_verdict(diagnosis: Diagnosis, report: Path | None) -> None:
+    """Print to stderr the verdict of a run that ended, and where the report lies."""
+    lines: list[RenderableType] = [_verdict_line(diagnosis), Text(verdict_sentence(diagnosis))]
+    if report is not None:
+        lines.append(Text.assemble(("Report  ", "dim"), str(report)))
+    _print(Text(), _marked(diagnosis.verdict, Group(*lines)))
+
+
+def render_diagnosis(diagnosis: Diagnosis) -> RenderableType:
+    """Return the whole diagnosis for a rich console: verdict, findings, what could not be judged, what was skipped."""
+    parts: list[RenderableType] = [_verdict_line(diagnosis), Text(verdict_sentence(diagnosis))]
+    if diagnosis.causes:
+        parts.append(_field("Likeliest cause", "; then ".join(diagnosis.causes)))
+    for name, change in diagnosis.aggregates.items():
+        parts.append(_field(name, change_words(change) + (f": {change.reason}" if change.reason else "")))
+    for finding in diagnosis.findings:
+        parts += [Text(), _marked(finding.severity, _whole(finding))]
+    for gap in diagnosis.cannot_judge:
+        parts += [Text(), _marked("cannot_judge", _gap(gap))]
+    skipped = skipped_sentences(diagnosis.skipped)
+    if skipped:
+        parts += [
+            Text(),
+            Text("Counted, not used", style="bold"),
+            *[Padding(Text(line), (0, 0, 0, 2)) for line in skipped],
+        ]
+    return Group(*parts)
+
+
+def _whole(finding: Finding) -> RenderableType:
+    parts: list[RenderableType] = [_titled(finding.severity, headline(finding)), Text(finding.summary)]
+    if finding.evidence:
+        parts += [Text(), _evidence(finding), Text()]
+    parts += [
+        _field(name, text)
+        for name, text in (
+            ("Likely cause", finding.cause),
+            ("Excludes", " ".join(finding.exclusions)),
+            ("Advice", finding.advice),
+            ("Next check", finding.next_check),
+        )
+        if text
+    ]
+    return Group(*parts)
+
+
+def _gap(gap: CannotJudge) -> RenderableType:
+    return Group(_titled("cannot_judge", gap.rule), Text(gap.reason), *([Text(gap.remedy)] if gap.remedy else []))
+
+
+def _evidence(finding: Finding) -> Table:
+    table = Table(box=None, show_edge=False, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    columns = columns_of(finding.evidence)
+    for column in columns:
+        numeric = is_numeric(finding.evidence, column)
+        table.add_column(Text(column), justify="right" if numeric else "left", overflow="fold")
+    for row in finding.evidence:
+        table.add_row(*[Text(shown(row.get(column))) for column in columns])
+    return table
+
+
+def _field(name: str, text: str) -> Table:
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    grid.add_column(style="dim", width=15)
+    grid.add_column(overflow="fold")
+    grid.add_row(Text(name), Text(text))
+    return grid
+
+
+def _titled(severity: str, *parts: str) -> Text:
+    return Text.assemble((severity.replace("_", " ").upper(), STYLES[severity]), *[f" · {part}" for part in parts])
+
+
+def _verdict_line(diagnosis: Diagnosis) -> Text:
+    where = "" if diagnosis.path is None else f"  {diagnosis.path}"
+    return Text.assemble((VERDICTS[diagnosis.verdict].upper(), STYLES[diagnosis.verdict]), where)
+
+
+def _live_lines(finding: Finding, console: Console) -> list[Text]:
+    """Wrap the parts of a finding into at most :data:`LIVE_LINES` lines; what does not fit ends in an ellipsis."""
+    width = _width(console) - BAR_WIDTH
+    texts = {
+        "summary": Text(finding.summary),
+        "exclusions": Text(" ".join(finding.exclusions)),
+        "advice": Text.assemble(("Do: ", "bold"), finding.advice) if finding.advice else Text(),
+        "next check": Text.assemble(("Check: ", "bold"), finding.next_check) if finding.next_check else Text(),
+    }
+    wrapped = {name: list(text.wrap(console, width)) if text else [] for name, text in texts.items()}
+    left = LIVE_LINES
+    room = {}
+    for name, most in {"summary": 4, "advice": 3, "next check": 2, "exclusions": 2}.items():  # what matters most first
+        room[name] = min(len(wrapped[name]), most, left)
+        left -= room[name]
+    return [line for name in texts for line in _cut(wrapped[name], room[name], width)]
+
+
+def _cut(lines: list[Text], room: int, width: int) -> list[Text]:
+    kept = lines[:room]
+    if kept and room < len(lines):
+        kept[-1].rstrip()
+        kept[-1].append(" …")
+        kept[-1].truncate(width, overflow="ellipsis")
+    return kept
+
+
+class _Marked:
+    """Something with a coloured bar at its left."""
+
+    def __init__(self, style: str, content: RenderableType) -> None:
+        self.style = style
+        self.content = content
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        bar = Segment("| " if options.ascii_only else "▌ ", console.get_style(self.style))
+        inside = options.update_width(max(options.max_width - BAR_WIDTH, 1))
+        for line in console.render_lines(self.content, inside, pad=False):
+            yield bar
+            yield from line
+            yield Segment.line()
+
+
+def _marked(severity: str, content: RenderableType) -> RenderableType:
+    return _Marked(STYLES[severity], content)
+
+
+class _Page(io.StringIO):
+    """Collects text as stderr would show it: in its encoding, and with colours exactly when it is a terminal.
+
+    A rich console must not write to stderr itself, because it ends the process when the other side of a pipe is gone.
+    """
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        return getattr(sys.stderr, "encoding", None) or "utf-8"
+
+    def isatty(self) -> bool:
+        try:
+            return sys.stderr.isatty()
+        except (AttributeError, ValueError):  # there is no stderr, or it is closed
+            return False
+
+
+def _console(page: _Page) -> Console:
+    return Console(file=page, highlight=False, force_jupyter=False)
+
+
+def _width(console: Console) -> int:
+    return max(min(console.width, WIDEST), BAR_WIDTH + 1)
+
+
+def _print(*parts: RenderableType) -> None:
+    """Print to stderr, whatever state it is in."""
+    page = _Page()
+    console = _console(page)
+    for part in parts:
+        console.print(part, width=_width(console))
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        sys.stderr.write(page.getvalue())
+        sys.stderr.flush()

@@ -1,0 +1,113 @@
+"""Words and numbers as both views write them."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from foreshock.detect.aggregates import Change
+from foreshock.diagnose import Diagnosis
+from foreshock.rules.finding import SEVERITIES, Finding
+
+VERDICTS = {
+    "healthy": "Healthy",
+    "cannot_judge": "Cannot judge",
+    "warning": "Warning",
+    "critical": "Critical",
+}
+
+NO_VALUE = "–"
+
+
+_NOUNS = {"note": "note", "warning": "warning", "critical": "critical finding"}
+
+
+def verdict_sentence(diagnosis: Diagnosis) -> str:
+    """Say in plain words what the verdict of a run means and does not mean."""
+    counts = Counter(finding.severity for finding in diagnosis.findings)
+    found = [_counted(counts[severity], _NOUNS[severity]) for severity in reversed(SEVERITIES) if counts[severity]]
+    gaps = len(diagnosis.cannot_judge)
+    sentences = []
+    if diagnosis.verdict == "healthy":
+        sentences.append("Every rule could judge this run, and none raised a warning.")
+    if diagnosis.verdict == "cannot_judge":
+        sentences.append("Nothing alarming was seen, but silence is not health here.")
+    if found:
+        sentences.append(f"{_listed(found)}.")
+    if gaps:
+        sentences.append(f"{_counted(gaps, 'question')} could not be judged.")
+    return " ".join(sentence[0].upper() + sentence[1:] for sentence in sentences)
+
+
+def step_range(first: int, last: int) -> str:
+    """Return ``step 3`` or ``steps 3–9``."""
+    return f"step {first}" if first == last else f"steps {first}–{last}"
+
+
+def headline(finding: Finding) -> str:
+    """Return rule, slice and steps of a finding, as they stand above its summary."""
+    return " · ".join(part for part in (finding.rule, finding.slice, step_range(*finding.steps)) if part)
+
+
+def change_words(change: Change) -> str:
+    """Return what became of an aggregate: ``no change``, ``moved since step 90``, or that it cannot be judged."""
+    if change.reason:
+        return "cannot be judged"
+    return f"moved since step {change.since_step}" if change.moved else "no change"
+
+
+def shown(value: Any) -> str:
+    """Return one value of a table as text: three significant digits, steps and token counts in full."""
+    if value is None:
+        return NO_VALUE
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return _number(value)
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key}: {shown(item)}" for key, item in value.items())
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(shown, value))
+    return str(value)
+
+
+def columns_of(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the columns of evidence rows, in the order in which they appear."""
+    return list(dict.fromkeys(column for row in rows for column in row))
+
+
+def is_numeric(rows: Iterable[Mapping[str, Any]], column: str) -> bool:
+    """Whether a column of evidence rows holds numbers only, and so is set flush right."""
+    return all(isinstance(row[column], (int, float)) for row in rows if row.get(column) is not None)
+
+
+def skipped_sentences(skipped: Mapping[str, int]) -> list[str]:
+    """Return one line for each kind of thing that was read or seen and not used."""
+    return [f"{reason}: {count}" for reason, count in skipped.items() if count]
+
+
+def _number(value: float) -> str:
+    if math.isnan(value):
+        return NO_VALUE
+    if math.isinf(value):
+        return "∞" if value > 0 else "−∞"
+    if value == 0:
+        return "0"
+    size = abs(value)
+    if 1e-4 <= size < 1e6:
+        decimals = max(0, 2 - math.floor(math.log10(size)))
+        text = f"{value:.{decimals}f}"
+    else:
+        text = f"{value:.2e}"
+    return text.replace("-", "−", 1) if value < 0 else text
+
+
+def _listed(parts: Sequence[str]) -> str:
+    return parts[0] if len(parts) == 1 else ", ".join(parts[:-1]) + " and " + parts[-1]
+
+
+def _counted(count: int, noun: str) -> str:
+    number = {1: "one", 2: "two", 3: "three", 4: "four", 5: "five"}.get(count, str(count))
+    return f"{number} {noun}" + ("" if count == 1 else "s")

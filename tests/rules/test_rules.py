@@ -1,0 +1,134 @@
+"""The rules on runs that are built block by block from real sketches."""
+
+import math
+
+import numpy as np
+import pytest
+
+from foreshock.diagnose import diagnose_run
+from foreshock.rules import monitor_errors, no_comparator, non_finite, tail_growth
+from foreshock.run import Block, Run
+from foreshock.sketch import LogRatioSketch
+
+
+def make_run(blocks=30, *, post=lambda block: 1.0, text=lambda block: 1.0, tokens=(6000, 6000), seed=0, counters=None):
+    """A run of ten-step blocks whose |r| is heavy-tailed with a scale per block and slice."""
+    rng = np.random.default_rng(seed)
+    run = Run()
+    for index in range(blocks):
+        sketch = LogRatioSketch()
+        for slice_id, (scale, count) in enumerate(zip((text, post), tokens, strict=True)):
+            log_ratio = 0.2 * scale(index) * rng.standard_t(3, size=count) * math.exp(rng.normal(0, 0.05))
+            sketch.update(log_ratio.astype(np.float32), np.full(count, slice_id))
+        found = counters(index) if counters else {}
+        run.blocks.append(Block(index, 10 * index + 1, 10 * index + 10, {"policy/ref": sketch}, counters=found))
+    for step in range(1, 10 * blocks + 1):
+        run.append_scalars(step, {key: 0.5 + rng.normal(0, 0.05) for key in ("loss", "reward", "entropy", "kl")})
+    return run
+
+
+def growing(block):
+    return 1.0 if block < 8 else 1.05 ** (block - 8)
+
+
+def test_growth_after_tool_results_alone_is_found_and_said_in_plain_words():
+    result = tail_growth.check(make_run(post=growing))
+    (finding,) = result.findings
+    assert finding.severity == "critical"
+    assert finding.slice == "post_tool"
+    assert 90 < finding.steps[0] < 300
+    assert "After tool results, p99 of |log-ratio policy/ref| has grown ×" in finding.summary
+    assert "loss, reward, entropy and mean KL: no change since step 30" in finding.summary
+    assert finding.cause == "tool-conditioned support mismatch"
+    assert any("not the optimiser" in sentence for sentence in finding.exclusions)
+    assert any("hidden from loss, reward, entropy and mean KL" in sentence for sentence in finding.exclusions)
+    table = {(row["segment"], row["slice"]): row for row in finding.evidence}
+    assert table["latest", "post_tool"]["p99"] > 1.5 * table["baseline", "post_tool"]["p99"]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_stationary_runs_stay_quiet(seed):
+    diagnosis = diagnose_run(make_run(seed=seed))
+    assert diagnosis.verdict == "healthy"
+    assert diagnosis.findings == ()
+
+
+def test_a_drift_that_both_slices_share_is_not_post_tool_growth():
+    alarms = [bool(tail_growth.check(make_run(post=growing, text=growing, seed=seed)).findings) for seed in range(20)]
+    assert sum(alarms) <= 2  # about 3 % of such runs, as measured in benchmarks/detect.py
+
+
+def test_growth_in_text_only_alone_is_not_post_tool_growth():
+    assert not tail_growth.check(make_run(text=growing)).findings
+
+
+def test_too_few_blocks_cannot_be_judged_and_are_not_healthy():
+    diagnosis = diagnose_run(make_run(blocks=6, post=growing))
+    assert diagnosis.verdict == "cannot_judge"
+    assert "3 blocks after the first 30 steps can be judged, 8 are needed." in str(diagnosis.cannot_judge[0])
+
+
+def test_a_run_without_text_only_tokens_cannot_be_judged():
+    result = tail_growth.check(make_run(tokens=(100, 6000), post=growing))
+    assert not result.findings
+    assert "text_only holds 100 tokens" in str(result.cannot_judge[0])
+
+
+def test_an_aggregate_that_moved_is_named_with_its_step():
+    run = make_run(post=growing)
+    for step in range(200, 301):
+        run.series["reward"].values[step - 1] += 0.4
+    (finding,) = tail_growth.check(run).findings
+    assert "moved: reward since step " in finding.summary
+    assert "loss, entropy and mean KL: no change" in finding.summary
+
+
+def test_a_second_pass_reads_only_new_blocks(monkeypatch):
+    run = make_run(post=growing)
+    first = tail_growth.check(run)
+    monkeypatch.setattr(tail_growth, "tail_contrast", lambda *_: pytest.fail("an old block was read again"))
+    assert tail_growth.check(run) == first
+
+
+def test_no_comparator_says_how_to_get_one():
+    run = Run(blocks=[Block(0, 1, 10, {})])
+    (gap,) = no_comparator.check(run).cannot_judge
+    assert "Set beta > 0, train with a PEFT adapter, or pass ref_model=" in str(gap)
+    assert diagnose_run(run).verdict == "cannot_judge"
+
+
+@pytest.mark.parametrize("values", [[], [math.nan] * 50, [1.0]])
+def test_silence_is_never_health(values):
+    run = Run()
+    for step, value in enumerate(values):
+        run.append_scalars(step, {"unknown/metric": value})
+    assert diagnose_run(run).verdict == "cannot_judge"
+
+
+def test_the_first_tensor_with_a_non_finite_value_is_named():
+    def counters(index):
+        ref = (0.0,) * 6 + (3.0, 9.0, 9.0, 9.0) if index == 4 else (0.0,) * 10
+        return {"nonfinite/ref": ref, "nonfinite/policy": (0.0,) * 7 + (5.0, 5.0, 5.0) if index == 4 else (0.0,) * 10}
+
+    run = make_run(blocks=6, counters=counters)
+    run.append_scalars(61, {"loss": math.nan})
+    (finding,) = non_finite.check(run).findings
+    assert finding.summary.startswith("ref log-probabilities had the first non-finite value, at step 47.")
+    assert finding.severity == "critical"
+    assert [row["what"] for row in finding.evidence] == ["ref log-probabilities", "policy log-probabilities", "loss"]
+
+
+def test_a_single_skipped_gradient_and_an_undefined_kl_are_benign():
+    run = make_run()
+    run.append_scalars(301, {"grad_norm": math.nan})
+    run.append_scalars(302, {"grad_norm": 1.0, "kl": math.nan})
+    (finding,) = non_finite.check(run).findings
+    assert finding.severity == "note"
+    assert diagnose_run(run).verdict == "healthy"
+
+
+def test_monitor_errors_are_a_note():
+    run = make_run()
+    run.notices["monitor-errors"] = "3 error(s) inside Foreshock"
+    (finding,) = monitor_errors.check(run).findings
+    assert (finding.severity, finding.summary) == ("note", "3 error(s) inside Foreshock")

@@ -1,0 +1,40 @@
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = ("torch", "trl", "transformers", "accelerate", "datasets", "peft")
+
+
+def loaded_after(statement):
+    code = f"import sys; {statement}; print(*sorted(sys.modules))"
+    return set(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split())
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "import foreshock",
+        "import foreshock.sketch, foreshock.run, foreshock.detect, foreshock.diagnose",
+        "import foreshock.views.report, foreshock.views.terminal",
+    ],
+)
+def test_the_core_loads_no_framework(statement):
+    assert not loaded_after(statement) & set(HEAVY)
+
+
+def test_the_help_of_the_command_line_loads_no_numpy():
+    help_shown = "with contextlib.redirect_stdout(io.StringIO()): cli.main(['--help'], standalone_mode=False)"
+    code = f"import contextlib, io, sys\nimport foreshock.cli as cli\n{help_shown}\nprint(*sorted(sys.modules))"
+    modules = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert "foreshock.cli" in modules
+    assert not set(modules) & {*HEAVY, "numpy", "plotly", "rich", "jinja2"}
+
+
+def test_every_public_name_can_be_imported():
+    import foreshock
+
+    for name in foreshock.__all__:
+        assert getattr(foreshock, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        foreshock.nothing  # noqa: B018
