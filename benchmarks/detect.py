@@ -6,7 +6,7 @@ independent one), times a step's scale with AR(1) noise that is independent for 
 contrast). Blocks then go through the detector as in a real run. The exact tail of the tokens stands in for the
 sketch's, which is within 0.8 % of it.
 
-    python benchmarks/detect.py            # about half an hour on one core; rewrites its section of results.md
+    python benchmarks/detect.py            # about 25 minutes on one core; rewrites its two sections of results.md
     python benchmarks/detect.py --quick    # a minute or two, prints only
 """
 
@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from foreshock.detect.aggregates import series_change
 from foreshock.detect.e_process import CRITICAL_STEPS, KEPT_PER_STEP, WARNING_STEPS, e_detector, threshold
 from foreshock.detect.tail import TAIL_SHARE
 
@@ -106,6 +107,10 @@ def _growth(run: Run, step: Floats, growth: Floats, layout: Layout, rng: np.rand
     run.log_scale[POST] += np.log(1.6) * np.maximum(step - layout.onset, 0) / 100
 
 
+def _strong(run: Run, step: Floats, growth: Floats, layout: Layout, rng: np.random.Generator) -> None:
+    run.log_scale[POST] += np.log(2.5) * growth
+
+
 def _index(run: Run, step: Floats, growth: Floats, layout: Layout, rng: np.random.Generator) -> None:
     run.heavy = growth
 
@@ -134,7 +139,8 @@ ALTERNATIVES = (
     Scenario("B", "post-tool scale ×1.5", _scale),
     Scenario("C", "post-tool tail index 3 → 2", _index),
     Scenario("A2", "A under rough step noise", _mixture, rough=True),
-    Scenario("G", "post-tool scale ×1.6 per 100 steps", _growth),
+    Scenario("G", "post-tool scale ×1.6 per 100 steps, without end", _growth),
+    Scenario("S", "post-tool scale ×2.5", _strong),
 )
 
 
@@ -302,7 +308,7 @@ def table(layout: Layout, scenarios: tuple[Scenario, ...], runs: int, seed: int,
         if scenario.name == "burn-in" and layout is LONG:
             continue
         start = time.process_time()
-        simulated = [simulate(scenario, layout, seed + run) for run in range(runs)]
+        simulated = [simulate(scenario, layout, seed + index) for index in range(runs)]
         cells = [
             cell(simulated, layout, method, threshold(layout.steps_per_block, levels[level]))
             for method, level in columns
@@ -339,6 +345,32 @@ def report(runs_long: int, runs_short: int, seed: int) -> str:
     return "\n".join(parts)
 
 
+def aggregates_report(series: int, seed: int) -> str:
+    """Share of stationary and of shifted AR(1) series that :func:`series_change` says have moved."""
+    rhos = (0.0, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95)
+    lines = [
+        "## State of an aggregate series",
+        "",
+        f"Share of {series:,} AR(1) series that are said to have moved, asked once at the end. Baseline: first "
+        "quarter of the steps after step 30, at least 20. The shift, in standard deviations of one step, comes halfway.",
+        "",
+        "| steps | shift | " + " | ".join(f"ρ = {rho}" for rho in rhos) + " |",
+        "|---|---|" + "---|" * len(rhos),
+    ]
+    for length in (110, 150, 1000):
+        step = np.arange(length)
+        baseline = (30, 29 + max(20, (length - 30) // 4))
+        for shift in (0.0, 1.5, 3.0):
+            cells = []
+            for rho in rhos:
+                noise = ar1(np.random.default_rng([seed, length]), (series, length + 200), rho, 1.0)[:, 200:]
+                values = noise + shift * (step >= length // 2)
+                cells.append(np.mean([series_change(step, row, baseline).moved for row in values]))
+            lines.append(f"| {length:,} | {shift:g} | " + " | ".join(f"{cell:.1%}" for cell in cells) + " |")
+        print(f"aggregates, {length} steps: done", flush=True)
+    return "\n".join(lines)
+
+
 def replace_section(path: Path, name: str, text: str) -> None:
     """Put ``text`` between the two comments that mark the section ``name``, at the end of the file if it has none."""
     opening, closing = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
@@ -358,9 +390,11 @@ def main() -> None:
     options = parser.parse_args()
     if options.quick:
         print(report(8, 60, options.seed))
+        print(aggregates_report(100, options.seed))
         return
-    replace_section(RESULTS, "detect", report(300, 2000, options.seed))
-    print(f"Wrote the section to {RESULTS}.")
+    replace_section(RESULTS, "aggregates", aggregates_report(1000, options.seed))
+    replace_section(RESULTS, "detect", report(200, 1500, options.seed))
+    print(f"Wrote two sections to {RESULTS}.")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-import itertools
 import math
 import warnings
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -18,22 +18,9 @@ from foreshock.stats.kl import k1, k3
 SLICES = ("text_only", "post_tool")
 BOUND = RELATIVE_ERROR * (1 + 1e-6)  # float32 rounding of the value itself aside
 
-DISTRIBUTIONS = {
-    "normal": lambda g, n: g.normal(0, 0.1, n),
-    "laplace": lambda g, n: g.laplace(0, 0.05, n),
-    "t3": lambda g, n: 0.1 * g.standard_t(3, n),
-    "cauchy": lambda g, n: np.clip(1e-3 * g.standard_cauchy(n), -100, 100),
-    "lognormal": lambda g, n: np.clip(g.lognormal(-6, 2.5, n), 1e-6, 100),
-    "pareto": lambda g, n: np.clip(1e-3 * (1 + g.pareto(1.2, n)), 0, 100),
-    "exponential": lambda g, n: -g.exponential(2.0, n),
-    "uniform": lambda g, n: g.uniform(-5, 5, n),
-    "log_uniform": lambda g, n: np.exp(g.uniform(math.log(1e-6), math.log(100), n)),
-    "zeros_and_tail": lambda g, n: np.where(g.random(n) < 0.35, 0.0, 0.05 * g.standard_t(2.5, n)),
-}
 
-
-def draw(name: str, n: int, seed: int = 0) -> np.ndarray:
-    return DISTRIBUTIONS[name](np.random.default_rng(seed), n).astype(np.float32)
+def t3(n: int) -> np.ndarray:
+    return (0.1 * np.random.default_rng(0).standard_t(3, n)).astype(np.float32)
 
 
 def sketch_of(values: np.ndarray, slice_id: int = 1) -> LogRatioSketch:
@@ -43,9 +30,8 @@ def sketch_of(values: np.ndarray, slice_id: int = 1) -> LogRatioSketch:
 
 
 @pytest.mark.parametrize("n", [1, 2, 10, 1_000, 30_000])
-@pytest.mark.parametrize("name", DISTRIBUTIONS)
-def test_quantiles_are_within_the_promised_error(name: str, n: int) -> None:
-    values = draw(name, n)
+def test_quantiles_are_within_the_promised_error(draw: Callable[[int], np.ndarray], n: int) -> None:
+    values = draw(n)
     sketch = sketch_of(values)
     for q in (0.0, 0.01, 0.25, 0.5, 0.9, 0.95, 0.99, 0.999, 1.0):
         exact = np.quantile(np.abs(values.astype(np.float64)), q, method="inverted_cdf")
@@ -68,7 +54,7 @@ def test_extremes_are_exact() -> None:
 
 
 def test_moments_against_direct_sums() -> None:
-    values = draw("t3", 20_000).astype(np.float64)
+    values = t3(20_000).astype(np.float64)
     sketch = sketch_of(values)
     n = values.size
     w = np.exp(values)
@@ -205,7 +191,7 @@ def test_small_shapes(shape: tuple[int, ...]) -> None:
 
 
 def test_tail_mass_and_ecdf() -> None:
-    values = draw("t3", 10_000)
+    values = t3(10_000)
     sketch = sketch_of(values)
     assert sketch.tail_mass(0.25, "post_tool").value == np.mean(np.abs(values) >= 0.25)  # 0.25 is an edge
     assert sketch.tail_mass(0, "post_tool").value == np.mean(np.abs(values) >= 2.0**-20)
@@ -318,10 +304,10 @@ def test_counts_follow_the_documented_layout() -> None:
 
 def test_lists_and_large_batches_are_chunked_alike() -> None:
     g = np.random.default_rng(2)
-    values, ids = draw("t3", 100_000), g.integers(0, 2, 100_000)
+    values, ids = t3(100_000), g.integers(0, 2, 100_000)
     whole, pieces = LogRatioSketch(), LogRatioSketch()
     whole.update(values, ids)
-    for part in itertools.batched(range(100_000), 33_333) if hasattr(itertools, "batched") else [range(100_000)]:
-        pieces.update(values[list(part)].tolist(), ids[list(part)].tolist())
+    for start in range(0, 100_000, 33_333):
+        pieces.update(values[start : start + 33_333].tolist(), ids[start : start + 33_333].tolist())
     assert np.array_equal(whole.counts, pieces.counts)
     np.testing.assert_allclose(whole.moments, pieces.moments, rtol=1e-9)

@@ -12,6 +12,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from jinja2 import UndefinedError
 
 from foreshock.diagnose import diagnose_run
 from foreshock.run import Block, Run
@@ -90,8 +91,8 @@ DEGENERATE: dict[str, tuple[Callable[..., Run], str]] = {
     "only scalars": (lambda make: make(0, steps=40, scalars=("loss",)), "only logged scalars and no per-token records"),
     "nothing": (lambda make: make(0, path=None), "there is nothing to draw"),
     "one block": (lambda make: make(1), "Fewer than three blocks: one curve for the whole run."),
-    "no post-tool tokens": (lambda make: make(6, filled=("text_only",)), "no tail to draw: no token in slice post_tool."),
-    "no text-only tokens": (lambda make: make(6, filled=("post_tool",)), "no tail to draw: no token in slice text_only."),
+    "no post-tool tokens": (lambda make: make(6, filled=("text_only",)), "to draw: no token in slice post_tool."),
+    "no text-only tokens": (lambda make: make(6, filled=("post_tool",)), "to draw: no token in slice text_only."),
     "no tokens at all": (lambda make: empty_blocks(), "no token in slice text_only"),
     "no reward": (lambda make: make(6, scalars=("loss", "kl")), "Not logged: reward, entropy."),
     "no comparator": (lambda make: Run(blocks=[Block(0, 1, 10, {})]), "No block of this run holds a log-ratio"),
@@ -119,6 +120,16 @@ def test_a_degenerate_run_says_plainly_what_is_missing(name: str, make_run) -> N
     assert sentence in page.words + json.dumps(page.figures, ensure_ascii=False)
 
 
+def test_a_resume_with_other_slices_is_drawn_and_what_cannot_be_merged_is_said(make_run) -> None:
+    run = make_run(5)
+    later = make_run(4, slices=("text_only", "post_tool", "search")).blocks
+    run.blocks += [replace(block, first_step=block.first_step + 50, last_step=block.last_step + 50) for block in later]
+    page = rendered(run)
+    assert len(page.figures[0]["data"][0]["x"]) == 9
+    assert "5 blocks with other user slices are left out" in page.words
+    assert "text_only early51–60" in page.words
+
+
 def test_the_judged_pair_is_drawn_first_and_other_pairs_are_folded(make_run) -> None:
     run = make_run(4, pairs=("policy/old", "policy/ref"))
     page = report.render_report(run, diagnose_run(run))
@@ -141,10 +152,15 @@ def test_hostile_names_stay_text(make_run, make_finding) -> None:
 
 def test_identity_is_shown_with_the_configuration_folded(make_run) -> None:
     run = make_run(1)
-    run.identity = {"model": {"name": "Qwen3-0.6B", "adapters": {}}, "config": {"beta": 0.04}, "tokenizer": None}
+    run.identity = {
+        "model": {"name": "Qwen3-0.6B", "adapters": {}},
+        "config": {"beta": 0.04, "learning_rate": 0.00012345},
+        "tokenizer": None,
+    }
     page = rendered(run)
-    assert "config beta 0.0400" in page.words
-    assert "Model Qwen3-0.6B" in page.words
+    assert "config beta 0.04 learning_rate 0.00012345" in page.words
+    assert "ModelQwen3-0.6B" in page.words
+    assert "adapters –" in page.words
 
 
 def test_the_same_run_gives_the_same_bytes_in_every_process() -> None:
@@ -175,7 +191,7 @@ def test_the_file_is_replaced_in_one_move(tmp_path: Path, make_run) -> None:
     path = report.write_report(tmp_path, run, diagnosis)
     assert path == tmp_path / "report.html"
     before = hashlib.sha256(path.read_bytes()).hexdigest()
-    with pytest.raises(KeyError):
+    with pytest.raises(UndefinedError):
         report.write_report(tmp_path, run, replace(diagnosis, verdict="no such verdict"))
     assert hashlib.sha256(path.read_bytes()).hexdigest() == before
     assert [item.name for item in tmp_path.iterdir()] == ["report.html"]

@@ -29,7 +29,8 @@ class HoldMeanKl(TrainerCallback):
     """Adapt the trainer's `beta` so that the mean KL over all response tokens stays near a target.
 
     The rule is the proportional controller of Ziegler et al. (2019), arXiv:1909.08593, section 2.2:
-    β ← β·(1 + gain·clip(KL/target − 1, ±0.2)), with a smoothed KL. It sees the mean only, as such controllers do.
+    β ← β·(1 + gain·clip(KL/target − 1, ±0.2)), with a smoothed KL and never below the initial β. It sees the mean only,
+    as such controllers do.
     """
 
     def __init__(self, trainer: GRPOTrainer, *, target: float, gain: float, smoothing: float = 0.8) -> None:
@@ -37,14 +38,15 @@ class HoldMeanKl(TrainerCallback):
         self._target = target
         self._gain = gain
         self._smoothing = smoothing
-        self._smoothed = target
+        self._smoothed = 0.0
+        self._floor = trainer.beta
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Take the step's mean KL in nats per token, already averaged over the workers, and move `beta`."""
         kl = self._trainer._metrics["train"]["kl"][-1]
         self._smoothed = self._smoothing * self._smoothed + (1 - self._smoothing) * kl
         error = min(0.2, max(-0.2, self._smoothed / self._target - 1))
-        self._trainer.beta *= 1 + self._gain * error
+        self._trainer.beta = max(self._floor, self._trainer.beta * (1 + self._gain * error))
 
 
 @dataclass

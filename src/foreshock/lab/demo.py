@@ -16,6 +16,7 @@ from foreshock.errors import MissingExtra
 
 try:
     from transformers import PrinterCallback, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+    from transformers.utils.logging import disable_progress_bar
 except ImportError as error:
     raise MissingExtra("foreshock demo", "trl") from error
 
@@ -35,6 +36,7 @@ INTRODUCTION = {
 def run(*, arm: Arm, seed: int, steps: int | None, model: str, run_dir: Path | None) -> None:
     """Train one arm, watch it, write the report, and print where it is."""
     warnings.filterwarnings("ignore", category=FutureWarning)
+    disable_progress_bar()
     console = Console(stderr=True)
     experiment = Experiment(arm=arm, seed=seed)
     if steps is not None:

@@ -131,6 +131,7 @@ class Monitor:
 
     def close(self, status: str) -> None:
         """Write how the run ended and close the run directory; quietly, whatever state it is in."""
+        self.run.identity = {**self.run.identity, "status": status}
         if self._writer is None:
             return
         try:

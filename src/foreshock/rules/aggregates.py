@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from foreshock.detect.aggregates import MINIMUM_BASELINE, Change, series_change
@@ -16,11 +17,7 @@ WARM_UP_STEPS = 30
 
 def aggregate_changes(run: Run) -> dict[str, Change]:
     """Return whether and since when each logged aggregate has moved from its level after the warm-up, by name."""
-    return {
-        name: series_change(run.series[key].steps, run.series[key].values, _baseline(run.series[key]))
-        for name, key in AGGREGATES.items()
-        if key in run.series
-    }
+    return {name: _change(run.series[key]) for name, key in AGGREGATES.items() if key in run.series}
 
 
 def aggregate_sentence(changes: Mapping[str, Change]) -> str:
@@ -35,13 +32,13 @@ def aggregate_sentence(changes: Mapping[str, Change]) -> str:
     return "; ".join(parts)
 
 
-def _baseline(series: Series) -> tuple[int, int]:
-    """Return the steps that bound the first quarter of the rows after the warm-up, at least what a baseline needs."""
+def _change(series: Series) -> Change:
+    """Compare a series with the first quarter of its rows after the warm-up, or with as many as a baseline needs."""
     steps = series.steps[series.steps > WARM_UP_STEPS]
     if not len(steps):
-        return WARM_UP_STEPS + 1, WARM_UP_STEPS + 1
-    rows = max(MINIMUM_BASELINE, len(steps) // 4)
-    return int(steps[0]), int(steps[min(rows, len(steps)) - 1])
+        return Change(False, None, math.nan, math.nan, f"nothing is logged after the first {WARM_UP_STEPS} steps")
+    rows = min(max(MINIMUM_BASELINE, len(steps) // 4), len(steps))
+    return series_change(series.steps, series.values, (int(steps[0]), int(steps[rows - 1])))
 
 
 def _listed(names: Sequence[str]) -> str:

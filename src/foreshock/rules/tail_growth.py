@@ -70,6 +70,7 @@ def check(run: Run) -> RuleResult:
                 steps=(blocks[alarm].last_step, run.last_step),
                 summary=_summary(pair, post, text, baseline, changes),
                 evidence=_evidence({"baseline": baseline, "latest": recent}, pair),
+                certainty=_certainty(float(np.nanmax(evidence)), steps_per_block),
                 cause=CAUSE,
                 exclusions=_exclusions(text, changes),
                 advice=(
@@ -132,6 +133,14 @@ def _summary(pair: str, post: float, text: float, baseline: Sequence[Block], cha
         f"After tool results, p99 of |log-ratio {pair}| has grown ×{post:.2f} since steps "
         f"{baseline[0].first_step}–{baseline[-1].last_step}, in text-only contexts ×{text:.2f}."
         + (f" Meanwhile {sentence}." if sentence else "")
+    )
+
+
+def _certainty(evidence: float, steps_per_block: int) -> str:
+    level = threshold(steps_per_block, WARNING_STEPS)
+    return (
+        f"The evidence reached {evidence:.3g}. Without a change it reaches {level:.3g} at most once per "
+        f"{WARNING_STEPS:,} steps on average by its construction, and less often as measured."
     )
 
 

@@ -79,9 +79,13 @@ def judged_pair(blocks: Sequence[Block]) -> str | None:
 
 
 def merge_pair(blocks: Sequence[Block], pair: str) -> LogRatioSketch | None:
-    """Merge the sketches of one pair over blocks; None when no block has the pair."""
+    """Merge the sketches of one pair over blocks; None when no block has the pair.
+
+    A resume may change the user's slices. Sketches that do not have the slices of the last one are left out.
+    """
     sketches = [block.sketches[pair] for block in blocks if pair in block.sketches]
-    return LogRatioSketch.merged(sketches) if sketches else None
+    alike = [sketch for sketch in sketches if sketch.slices == sketches[-1].slices]
+    return LogRatioSketch.merged(alike) if alike else None
 
 
 def segments(blocks: Sequence[Block]) -> dict[str, Sequence[Block]]:

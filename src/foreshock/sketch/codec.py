@@ -29,10 +29,12 @@ _MAX_BYTES = _HEADER.size + _MAX_NAMES + _SCALARS.size + MAX_SLICES * 8 * (2 * N
 
 
 def encode(sketch: LogRatioSketch) -> str:
-    """The sketch as ASCII text. InputError when the slice names together are longer than 64 KiB."""
+    """The sketch as ASCII text. InputError when the slice names exceed 64 KiB or hold a NUL."""
     names = "\0".join(sketch.slices).encode()
-    if len(names) > _MAX_NAMES:
-        raise InputError(f"slices: got {len(names)} bytes of names, expected at most {_MAX_NAMES}. Shorten the names.")
+    if len(names) > _MAX_NAMES or any("\0" in name for name in sketch.slices):
+        raise InputError(
+            f"slices: got {len(names)} bytes of names, expected at most {_MAX_NAMES} without NUL. Rename the slices."
+        )
     planes = sketch.counts.astype("<i8").reshape(-1, 1).view(np.uint8).T
     parts = (
         _HEADER.pack(MAGIC, VERSION, N_CELLS, N_MOMENTS, len(sketch.slices), len(names)),

@@ -39,7 +39,7 @@ from foreshock.sketch.moments import (
     U,
 )
 
-CPU_CHUNK = 1 << 15  # tokens; what one pass touches then stays in the processor's cache
+CPU_CHUNK = 1 << 17  # tokens; what one pass touches then mostly stays in the processor's cache
 DEVICE_CHUNK = 1 << 22  # tokens; bounds the scratch buffers
 
 
@@ -88,8 +88,9 @@ class DeviceSketch:
         """Forget all tokens; the buffers stay."""
         for buffer in (self._counts, self._excess, self._excess2, self._sums, self._sequences):
             buffer.zero_()
-        self._extremes[:, 0].fill_(math.inf)
-        self._extremes[:, 1].fill_(-math.inf)
+        smallest, largest = self._extremes.unbind(1)
+        smallest.fill_(math.inf)
+        largest.fill_(-math.inf)
 
     @torch.no_grad()
     def update(self, pair: str, log_ratio: torch.Tensor, slice_ids: torch.Tensor, mask: torch.Tensor) -> None:
@@ -112,9 +113,9 @@ class DeviceSketch:
         limit = CPU_CHUNK if self.device.type == "cpu" else DEVICE_CHUNK
         step = max(limit // columns, 1)
         scratch = self._scratch_for(min(step, rows), columns)
-        for start in range(0, rows, step):
-            part = slice(start, start + step)
-            self._count(number, log_ratio[part], slice_ids[part], mask[part], scratch)
+        parts = zip(torch.split(log_ratio, step), torch.split(slice_ids, step), torch.split(mask, step), strict=True)
+        for part, ids, keep in parts:
+            self._count(number, part, ids, keep, scratch)
 
     def _check(self, pair: str, log_ratio: torch.Tensor, slice_ids: torch.Tensor, mask: torch.Tensor) -> int:
         if pair not in self.pairs:
@@ -148,7 +149,7 @@ class DeviceSketch:
     ) -> None:
         shape = log_ratio.shape
         n = shape.numel()
-        r, bits, cell, special, row, keep, place, r64, ratio, work = scratch.views(n)
+        r, bits, cell, special, row, sign, place, r64, ratio, work = scratch.views(n)
         torch.add(log_ratio, 0.0, out=r.view(shape))  # −0.0 becomes +0.0
 
         # Sign and cell, as in buckets.cell_of.
@@ -157,35 +158,31 @@ class DeviceSketch:
         cell.bitwise_right_shift_(SHIFT).sub_(FIRST_INDEX).clamp_(0, N_BUCKETS + 1).add_(special)
 
         # Row, counted back from the row of masked tokens, so that multiplying by 0 sends a token there.
-        row.view(shape).copy_(slice_ids)
-        row.clamp_(-1, len(self.slices)).add_(1 - self._trash)
-        keep.view(shape).copy_(mask if mask.dtype == torch.bool else mask.ne(0))
-        row.mul_(keep)
+        torch.clamp(slice_ids.to(torch.int32), -1, len(self.slices), out=row.view(shape))
+        row.sub_(self._trash - 1)
+        row.view(shape).mul_(mask if mask.dtype == torch.bool else mask.ne(0))
 
         # place = (row · 2 + sign) · ROW_WIDTH + cell
-        torch.bitwise_right_shift(bits, 31, out=keep)  # −1 where r < 0
-        keep.add_(1 + 2 * self._trash).add_(row, alpha=2)
-        cell.add_(keep, alpha=ROW_WIDTH)
-        place.copy_(cell)
-        self._counts[pair].scatter_add_(0, place, scratch.ones[:n])
+        torch.bitwise_right_shift(bits, 31, out=sign)  # −1 where r < 0
+        sign.add_(1 + 2 * self._trash).add_(row, alpha=2)
+        torch.add(cell, sign, alpha=ROW_WIDTH, out=place)
+        self._counts.select(0, pair).scatter_add_(0, place, scratch.ones.narrow(0, 0, n))
 
         # Sums of u = e^r − 1 and u² per cell. Cells of NaN and masked tokens may hold anything; they are never read.
-        r64.copy_(r)
-        r64.clamp_(-CLIP, CLIP)
+        torch.clamp(r.double(), -CLIP, CLIP, out=r64)
         torch.exp(r64, out=ratio)
         torch.sub(ratio, 1, out=work)
-        self._excess[pair].scatter_add_(0, place, work)
+        self._excess.select(0, pair).scatter_add_(0, place, work)
         work.mul_(work)
-        self._excess2[pair].scatter_add_(0, place, work)
+        self._excess2.select(0, pair).scatter_add_(0, place, work)
 
         # From here on, NaN and ±inf go where masked tokens go.
-        special.clamp_(max=1).neg_().add_(1)
-        row.mul_(special).add_(self._trash)
-        place.copy_(row)
-        self._extremes[pair, 0].scatter_reduce_(0, place, r, "amin")
-        self._extremes[pair, 1].scatter_reduce_(0, place, r, "amax")
-        row.view(shape).add_(scratch.offsets[: shape[0]])
-        place.copy_(row)
+        row.mul_(special.eq(0))
+        torch.add(row, self._trash, out=place)
+        smallest, largest = self._extremes.select(0, pair).unbind(0)
+        smallest.scatter_reduce_(0, place, r, "amin")
+        largest.scatter_reduce_(0, place, r, "amax")
+        place.view(shape).add_(scratch.offsets.narrow(0, 0, shape[0]))
         ratio.reciprocal_().sub_(1)
         self._add_rows(pair, shape[0], place, r64, ratio, scratch)
 
@@ -194,48 +191,69 @@ class DeviceSketch:
     ) -> None:
         """Sums per sequence and slice; they give the sequence ratios, and added up the sums per slice."""
         width = rows * self._rows
-        counts, sums = scratch.row_counts[:width].zero_(), scratch.row_sums[:, :width].zero_()
-        counts.scatter_add_(0, place, scratch.ones32[: place.numel()])
-        sums[0].scatter_add_(0, place, r64)
-        sums[1].scatter_add_(0, place, inverse)
-        self._sums[pair].add_(sums.view(2, rows, self._rows).sum(1))
-        present = counts.clamp(max=1)
-        w = sums[0].div_(counts.clamp_(min=1)).exp_().mul_(present)
+        n = scratch.row_counts.narrow(0, 0, width).zero_()
+        sums = scratch.row_sums.narrow(1, 0, width).zero_()
+        n.scatter_add_(0, place, scratch.ones32.narrow(0, 0, place.numel()))
+        total, inverse_total = sums.unbind(0)
+        total.scatter_add_(0, place, r64)
+        inverse_total.scatter_add_(0, place, inverse)
+        self._sums.select(0, pair).add_(sums.view(2, rows, self._rows).sum(1))
+        present = n.clamp(max=1)
+        w = total.div_(n.clamp_(min=1)).exp_().mul_(present)
         sequences = torch.stack((present, w, w * w))
-        self._sequences[pair].add_(sequences.view(N_SEQUENCE, rows, self._rows).sum(1))
+        self._sequences.select(0, pair).add_(sequences.view(N_SEQUENCE, rows, self._rows).sum(1))
 
     def pack(self) -> torch.Tensor:
         """Everything as one float64 vector on the device, ready for one SUM all-reduce over `world_size` workers."""
-        size = len(self.slices)
-        inner = slice(1, size + 1)
-        shape = (len(self.pairs), self._rows, 2, ROW_WIDTH)
-        counts, excess, excess2 = (x.view(shape) for x in (self._counts, self._excess, self._excess2))
-        finite = counts[:, inner, :, :N_CELLS].double()
-        excess, excess2 = excess[:, inner, :, :N_CELLS], excess2[:, inner, :, :N_CELLS]
+        n_pairs, size = len(self.pairs), len(self.slices)
 
-        tallies = finite.new_zeros((len(self.pairs), size, 3))
-        tallies[..., NAN] = counts[:, inner, :, NAN_CELL].sum(2)
-        tallies[..., POS_INF] = counts[:, inner, 1, INF_CELL]
-        tallies[..., NEG_INF] = counts[:, inner, 0, INF_CELL]
-        per_row = counts.sum((2, 3)).double()
-        apart = torch.stack((per_row[:, self._trash], per_row[:, 0] + per_row[:, self._trash - 1]), 1)
+        def per_slice(buffer: torch.Tensor, dim: int) -> torch.Tensor:
+            return buffer.narrow(dim, 1, size)
 
-        moments = finite.new_zeros((len(self.pairs), size, N_MOMENTS))
-        for column, source in ((R, 0), (INVERSE_U, 1)):
-            moments[..., column] = self._sums[:, source, inner]
-        moments[..., U] = excess.sum((2, 3))
-        moments[..., U2] = excess2.sum((2, 3))
+        every = self._counts.view(n_pairs, self._rows, 2, ROW_WIDTH)
+        counts = per_slice(every, 1).double()
+        below, above = counts.select(3, INF_CELL).unbind(2)
+        tallies: dict[int, torch.Tensor] = {
+            NAN: counts.select(3, NAN_CELL).sum(2),
+            POS_INF: above,
+            NEG_INF: below,
+        }
+        finite = counts.narrow(3, 0, N_CELLS)
+        excess, excess2 = (
+            per_slice(x.view(every.shape), 1).narrow(3, 0, N_CELLS) for x in (self._excess, self._excess2)
+        )
+        total, inverse_total = per_slice(self._sums, 2).unbind(1)
+        moments: dict[int, torch.Tensor] = {
+            R: total,
+            U: excess.sum((2, 3)),
+            U2: excess2.sum((2, 3)),
+            INVERSE_U: inverse_total,
+        }
         for number, cap in enumerate(CAP_POINTS):
-            above = finite[:, :, 1, cap.cell :].sum(2)
-            for power, sums in enumerate((excess, excess2)):
-                below = sums[:, :, 0].sum(2) + sums[:, :, 1, : cap.cell].sum(2)
-                moments[..., CAPPED + 2 * number + power] = below + above * cap.excess ** (power + 1)
+            capped = finite.select(2, 1).narrow(2, cap.cell, N_CELLS - cap.cell).sum(2)
+            for power, sums in ((1, excess), (2, excess2)):
+                negative, positive = sums.unbind(2)
+                kept = negative.sum(2) + positive.narrow(2, 0, cap.cell).sum(2)
+                moments[CAPPED + 2 * number + power - 1] = kept + capped * cap.excess**power
+        tokens = every.sum((2, 3)).double()
+        masked, before, beyond = (tokens.select(1, row) for row in (self._trash, 0, self._trash - 1))
+        nothing = finite.new_zeros((n_pairs, 2 * size))
+        extremes = [nothing] * self.world_size
+        extremes[self.rank] = per_slice(self._extremes, 2).reshape(n_pairs, -1).double()
+        parts = (
+            finite,
+            _columns(tallies),
+            _columns(moments),
+            per_slice(self._sequences, 2).transpose(1, 2),
+            torch.stack((masked, before + beyond), 1),
+            *extremes,
+        )
+        return torch.cat([part.reshape(n_pairs, -1) for part in parts], 1).view(-1)
 
-        extremes = finite.new_zeros((len(self.pairs), self.world_size, 2, size))
-        extremes[:, self.rank] = self._extremes[:, :, inner].double()
-        sequences = self._sequences[:, :, inner].transpose(1, 2)
-        parts = (finite, tallies, moments, sequences, apart, extremes)
-        return torch.cat([part.reshape(len(self.pairs), -1) for part in parts], 1).view(-1)
+
+def _columns(columns: dict[int, torch.Tensor]) -> torch.Tensor:
+    """Tensors (P, S) by column number, as one (P, S, columns)."""
+    return torch.stack([columns[number] for number in range(len(columns))], 2)
 
 
 def packed_length(pairs: Sequence[str], slices: Sequence[str], world_size: int) -> int:
@@ -281,17 +299,29 @@ class _Scratch:
 
     def __init__(self, tokens: int, rows: int, width: int, device: torch.device) -> None:
         self.tokens, self.rows = tokens, rows
+        self._n = -1
+        self._views: tuple[torch.Tensor, ...] = ()
         self.r = torch.empty(tokens, dtype=torch.float32, device=device)
         self.integers = torch.empty((4, tokens), dtype=torch.int32, device=device)
         self.place = torch.empty(tokens, dtype=torch.int64, device=device)
         self.doubles = torch.empty((3, tokens), dtype=torch.float64, device=device)
         self.ones = torch.ones(tokens, dtype=torch.int64, device=device)
         self.ones32 = torch.ones(tokens, dtype=torch.int32, device=device)
-        self.offsets = torch.arange(rows, dtype=torch.int32, device=device).mul_(width).unsqueeze(1)
+        self.offsets = (torch.arange(rows, device=device) * width).unsqueeze(1)
         self.row_counts = torch.empty(rows * width, dtype=torch.int32, device=device)
         self.row_sums = torch.empty((2, rows * width), dtype=torch.float64, device=device)
 
     def views(self, n: int) -> tuple[torch.Tensor, ...]:
         """The first n tokens of each buffer: r, its bits, four integers, place, three doubles."""
-        r = self.r[:n]
-        return (r, r.view(torch.int32), *self.integers[:, :n], self.place[:n], *self.doubles[:, :n])
+        if n != self._n:
+            r = self.r.narrow(0, 0, n)
+            integers, doubles = self.integers.narrow(1, 0, n), self.doubles.narrow(1, 0, n)
+            self._n = n
+            self._views = (
+                r,
+                r.view(torch.int32),
+                *integers.unbind(0),
+                self.place.narrow(0, 0, n),
+                *doubles.unbind(0),
+            )
+        return self._views

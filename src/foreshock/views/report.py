@@ -70,16 +70,20 @@ def render_report(run: Run, diagnosis: Diagnosis) -> str:
 def _tails(run: Run, pair: str, steps: figures.Steps) -> dict[str, Any]:
     """Return all figures and the table of one pair of policies."""
     blocks = [block for block in run.blocks if pair in block.sketches]
-    slices = blocks[0].sketches[pair].slices
-    user_slices = [name for name in slices if name not in SLICES]
+    mergeable = tables.alike(blocks, pair)
+    user_slices = [name for name in mergeable[-1].sketches[pair].slices if name not in SLICES]
+    left_out = len(blocks) - len(mergeable)
     return {
         "pair": pair,
         "over_steps": figures.tail_panel(blocks, pair, steps),
-        "user": figures.user_tail_panel(blocks, pair, steps, user_slices) if user_slices else None,
-        "shares": figures.tail_share_panels(blocks, pair),
+        "user": figures.user_tail_panel(mergeable, pair, steps, user_slices) if user_slices else None,
+        "shares": figures.tail_share_panels(mergeable, pair),
         "ess": figures.ess_panel(blocks, pair, steps),
-        "table": tables.slice_table(blocks, pair, SLICES),
-        "user_table": tables.slice_table(blocks, pair, user_slices) if user_slices else None,
+        "table": tables.slice_table(mergeable, pair, SLICES),
+        "user_table": tables.slice_table(mergeable, pair, user_slices) if user_slices else None,
+        "left_out": f"{left_out} blocks with other user slices are left out of this figure and of the tables."
+        if left_out
+        else "",
     }
 
 
@@ -118,14 +122,14 @@ def _title(run: Run) -> str:
 def _facts(run: Run) -> list[tuple[str, str]]:
     """Return the short facts under the title, as far as they are known."""
     model, environment = (_part(run.identity, name) for name in ("model", "environment"))
-    packages = _part(environment, "packages")
+    packages, status = _part(environment, "packages"), run.identity.get("status")
     known = {
         "Steps": str(run.last_step),
         "Blocks": str(len(run.blocks)),
         "Judged pair": run.pair,
         "Trainer": run.identity.get("trainer"),
         "Model": model.get("name") or model.get("class"),
-        "Status": run.identity.get("status"),
+        "Status": None if status == "running" else status,  # it still does when a watch writes its own report
         "Started": run.identity.get("started"),
         "Foreshock": packages.get("foreshock"),
     }
@@ -147,6 +151,7 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     environment.filters["shown"] = words.shown
+    environment.filters["exact"] = words.exact
     environment.filters["figure_json"] = _figure_json
     environment.tests["a_mapping"] = lambda value: isinstance(value, Mapping)
     return environment

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -58,6 +59,12 @@ def parts_of(blocks: Sequence[Block]) -> dict[str, Sequence[Block]]:
     return segments(blocks) or ({WHOLE_RUN: blocks} if blocks else {})
 
 
+def alike(blocks: Sequence[Block], pair: str) -> list[Block]:
+    """Return the blocks whose slices are those of the last one; others, from before a resume, cannot be merged."""
+    having = [block for block in blocks if pair in block.sketches]
+    return [block for block in having if block.sketches[pair].slices == having[-1].sketches[pair].slices]
+
+
 def slice_table(blocks: Sequence[Block], pair: str, slices: Iterable[str]) -> Table:
     """Return quantiles of |log-ratio| in nats, Hill's ξ and ESS/n per slice and part of the run."""
     merged = {
@@ -86,17 +93,16 @@ def aggregate_table(run: Run) -> Table:
 
 def skipped_counts(run: Run, diagnosis: Diagnosis) -> dict[str, int]:
     """Return everything that was read or seen and enters no statistic, by reason; zero counts are left out."""
-    counts = dict(diagnosis.skipped)
-    for pair in dict.fromkeys(pair for block in run.blocks for pair in block.sketches):
-        merged = merge_pair(run.blocks, pair)
-        assert merged is not None
-        for name in merged.slices:
-            for kind, count in merged.tally(name).items():
-                counts[f"{_KINDS[kind]} log-ratios of {pair} in {name}"] = count
-        counts[f"tokens of {pair} outside every slice"] = merged.outside
+    counts = Counter(diagnosis.skipped)
+    for block in run.blocks:
+        for pair, sketch in block.sketches.items():
+            for name in sketch.slices:
+                for kind, count in sketch.tally(name).items():
+                    counts[f"{_KINDS[kind]} log-ratios of {pair} in {name}"] += count
+            counts[f"tokens of {pair} outside every slice"] += sketch.outside
+        counts["errors inside the monitor"] += int(block.total("errors"))
     for key, series in run.series.items():
         counts[f"logged values of {key} that are NaN or infinite"] = int(np.count_nonzero(~np.isfinite(series.values)))
-    counts["errors inside the monitor"] = int(sum(block.total("errors") for block in run.blocks))
     return {reason: count for reason, count in counts.items() if count}
 
 

@@ -97,6 +97,7 @@ def _whole(finding: Finding) -> RenderableType:
     parts += [
         _field(name, text)
         for name, text in (
+            ("How sure", finding.certainty),
             ("Likely cause", finding.cause),
             ("Excludes", " ".join(finding.exclusions)),
             ("Advice", finding.advice),

@@ -59,17 +59,16 @@ def change_words(change: Change) -> str:
 
 
 def shown(value: Any) -> str:
-    """Return one value of a table as text: three significant digits, steps and token counts in full."""
-    if value is None:
+    """Return one value of a table as text: three significant digits, whole numbers in full."""
+    return _number(value) if isinstance(value, float) else exact(value)
+
+
+def exact(value: Any) -> str:
+    """Return one value of a run's identity as text, nothing rounded."""
+    if value is None or value in ({}, [], (), ""):
         return NO_VALUE
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float):
-        return _number(value)
-    if isinstance(value, Mapping):
-        return ", ".join(f"{key}: {shown(item)}" for key, item in value.items())
     if isinstance(value, (list, tuple)):
-        return ", ".join(map(shown, value))
+        return ", ".join(map(exact, value))
     return str(value)
 
 

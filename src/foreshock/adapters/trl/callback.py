@@ -148,10 +148,9 @@ class ForeshockCallback(TrainerCallback):
         if self.monitor is None:
             return
         self.monitor.finish(state.global_step)
-        self._finish_views()
-        stopped = state.global_step < state.max_steps
-        self.monitor.close("stopped early" if stopped else "finished")
+        self.monitor.close("stopped early" if state.global_step < state.max_steps else "finished")
         atexit.unregister(self._close_unfinished)
+        self._finish_views()
 
     def _choose_comparator(self, trainer: Any) -> ReferenceProbe | None:
         """Return what scores rows under a reference, when the trainer itself has none."""

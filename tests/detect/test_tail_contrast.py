@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from foreshock.detect.tail import MINIMUM_TOKENS, TAIL_SHARE, tail_contrast, tail_level, tail_statistics
+from foreshock.sketch import LogRatioSketch
+
+Floats = NDArray[np.float64]
+
+
+def sketch_of(text: Floats, post: Floats) -> LogRatioSketch:
+    sketch = LogRatioSketch()
+    sketch.update(np.concatenate([text, post]), np.repeat([0, 1], [text.size, post.size]))
+    return sketch
+
+
+def heavy(seed: int, n: int, scale: float = 1.0) -> Floats:
+    return scale * np.random.default_rng(seed).standard_t(3, size=n)
+
+
+@given(st.integers(0, 1000), st.integers(MINIMUM_TOKENS, 4000))
+def test_level_is_the_mean_of_log_over_the_largest_two_percent(seed: int, n: int) -> None:
+    tokens = heavy(seed, n)
+    exact = np.log(np.sort(np.abs(tokens))[-int(TAIL_SHARE * n) :]).mean()
+    found = tail_level(sketch_of(tokens, tokens[:0]), "text_only")
+    assert found.ok
+    assert found.n == n
+    assert found.value == pytest.approx(exact, abs=0.016)  # twice the sketch's error of one quantile
+
+
+@given(st.floats(0.1, 10))
+def test_a_common_factor_drops_out_of_the_contrast(factor: float) -> None:
+    text, post = heavy(1, 2000), heavy(2, 1500, 1.4)
+    before = tail_contrast(sketch_of(text, post))
+    after = tail_contrast(sketch_of(factor * text, factor * post))
+    assert after.value == pytest.approx(before.value, abs=0.04)
+
+
+def test_contrast_is_the_log_of_the_factor_between_the_slices() -> None:
+    text = heavy(3, 5000)
+    found = tail_contrast(sketch_of(text, 1.6 * text))
+    assert found.value == pytest.approx(math.log(1.6), abs=0.02)
+    assert found.n == 5000
+    assert tail_contrast(sketch_of(text, 1.6 * text), post="text_only", text="post_tool").value < 0
+
+
+def test_a_heavier_tail_alone_raises_the_level() -> None:
+    tokens = heavy(4, 20_000)
+    stretched = np.where(np.arange(tokens.size) % 50 == 0, 6 * tokens, tokens)
+    sketch = sketch_of(tokens, stretched)
+    assert tail_contrast(sketch).value > 0.2
+    assert sketch.quantile(0.5, "post_tool").value == pytest.approx(sketch.quantile(0.5, "text_only").value, rel=0.05)
+
+
+def test_the_parts_agree_with_the_sketch() -> None:
+    sketch = sketch_of(heavy(5, 3000), heavy(6, 3000))
+    tail = tail_statistics(sketch, "post_tool")
+    assert tail.log_p99 == pytest.approx(math.log(sketch.quantile(0.99, "post_tool").value))
+    assert tail.log_p999 == pytest.approx(math.log(sketch.quantile(0.999, "post_tool").value))
+    assert tail.hill == sketch.hill("post_tool", share=TAIL_SHARE).value
+    assert tail.log_p99 < tail.log_p999
+
+
+def test_too_few_tokens_say_how_many_there_were() -> None:
+    enough, few = heavy(7, MINIMUM_TOKENS), heavy(8, MINIMUM_TOKENS - 1)
+    sketch = sketch_of(enough, few)
+    assert tail_level(sketch, "text_only").ok
+    found = tail_contrast(sketch)
+    assert math.isnan(found.value)
+    assert found.n == MINIMUM_TOKENS - 1
+    assert found.reason == "post_tool holds 499 tokens in this block; its tail needs 500"
+
+
+def test_an_empty_sketch_names_both_slices() -> None:
+    found = tail_contrast(LogRatioSketch())
+    assert math.isnan(found.value)
+    assert "text_only holds 0" in found.reason
+    assert "post_tool holds 0" in found.reason
+
+
+@pytest.mark.parametrize("tokens", [np.zeros(2000), np.where(np.arange(2000) % 100, 0.0, 1.0)])
+def test_a_tail_of_zeros_cannot_be_judged(tokens: Floats) -> None:
+    tail = tail_statistics(sketch_of(tokens, tokens), "post_tool")
+    assert math.isnan(tail.level)
+    assert "98 % of the log-ratios are zero" in tail.reason.replace("98%", "98 %")
+
+
+def test_a_constant_slice_has_a_level_and_no_tail() -> None:
+    tail = tail_statistics(sketch_of(np.full(2000, 0.5), heavy(9, 2000)), "text_only")
+    assert tail.level == pytest.approx(math.log(0.5), abs=0.008)
+    assert tail.hill == pytest.approx(0, abs=1e-12)
+
+
+def test_values_that_are_not_finite_do_not_count() -> None:
+    tokens = np.concatenate([heavy(10, 2000), np.full(50, np.nan), np.full(50, np.inf)])
+    assert tail_statistics(sketch_of(tokens, tokens), "post_tool").n == 2000
