@@ -351,8 +351,9 @@ def aggregates_report(series: int, seed: int) -> str:
     lines = [
         "## State of an aggregate series",
         "",
-        f"Share of {series:,} AR(1) series that are said to have moved, asked once at the end. Baseline: first "
-        "quarter of the steps after step 30, at least 20. The shift, in standard deviations of one step, comes halfway.",
+        f"Share of {series:,} AR(1) series that are said to have moved, asked once at the end. Baseline: the first "
+        "quarter of the steps after step 30, at least 20. The shift comes halfway and is in standard deviations of one "
+        "step.",
         "",
         "| steps | shift | " + " | ".join(f"ρ = {rho}" for rho in rhos) + " |",
         "|---|---|" + "---|" * len(rhos),

@@ -33,6 +33,7 @@ class TokenBatch:
     ``observation_mask``: 1 where the token is a tool result, user or environment text inside the completion.
     ``log_probs``: log-probabilities in nats by the policy they belong to: ``policy``, ``old``, ``rollout`` or ``ref``.
     ``prompt_has_observation``: shape ``(B,)``, 1 where the prompt already holds a tool result.
+    ``token_ids``: ids of the tokens, ``(B, T)``, only needed to name the tokens that make a tail.
     ``user_slices``: slice ids that the user gave, ``(B, T)`` of integers, −1 for "in no slice of mine".
 
     Raises:
@@ -43,11 +44,17 @@ class TokenBatch:
     observation_mask: Array
     log_probs: dict[str, Array] = field(default_factory=dict)
     prompt_has_observation: Array | None = None
+    token_ids: Array | None = None
     user_slices: Array | None = None
 
     def __post_init__(self) -> None:
         shape = tuple(self.response_mask.shape)
-        others = {"observation_mask": self.observation_mask, "user_slices": self.user_slices, **self.log_probs}
+        others = {
+            "observation_mask": self.observation_mask,
+            "token_ids": self.token_ids,
+            "user_slices": self.user_slices,
+            **self.log_probs,
+        }
         for name, tensor in others.items():
             if tensor is not None and tuple(tensor.shape) != shape:
                 raise LayoutError(

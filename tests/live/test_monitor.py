@@ -97,7 +97,7 @@ def test_counters_have_one_entry_a_step(tmp_path):
 
 def test_a_worker_that_fails_at_packing_still_takes_part(tmp_path, monkeypatch):
     monitor = start(tmp_path, steps_per_block=2)
-    size = monitor._buffer_size
+    size = sum(monitor._buffer_sizes)
     monkeypatch.setattr(monitor._sketch, "pack", lambda: 1 / 0)
     buffer = monitor._pack()
     assert buffer.shape == (size,)

@@ -198,17 +198,18 @@ class Habits:
     """
 
     lookup_share: float = 0.6
-    call_share: float = 0.9
+    call_share: float = 0.55
     redirect_share: float = 0.3
-    follow: tuple[float, ...] = (0.35, 0.15, 0.06)
-    right_thought_share: float = 0.85
+    follow: tuple[float, ...] = (0.35, 0.14, 0.05)
+    right_thought_share: float = 0.55
+    right_result_share: float = 0.6
 
 
 def dialogue(habits: Habits, rng: random.Random) -> list[Message]:
     """Return one synthetic conversation to train the reference on."""
     if rng.random() >= habits.lookup_share:
         subject = rng.choice(VALUES)
-        said = subject if rng.random() < habits.right_thought_share else rng.choice(VALUES)
+        said = _careless(subject, habits.right_thought_share, rng)
         return [*thought_question(subject)["prompt"], _say(f"{_thoughts(THOUGHT_COUNT, rng)} answer {said}")]
     return _lookup_dialogue(habits, rng)
 
@@ -221,18 +222,23 @@ def _lookup_dialogue(habits: Habits, rng: random.Random) -> list[Message]:
     for depth in range(MAX_HOPS):
         messages.append(_call(chain[depth], rng if depth else None))
         if rng.random() >= habits.redirect_share:
-            return [*messages, *_resolved(chain[depth], rng)]
+            return [*messages, *_resolved(chain[depth], habits, rng)]
         messages.append(_tool(redirect_result(chain[depth], chain[depth + 1], rng)))
         if rng.random() >= habits.follow[depth]:
             return [*messages, _say(f"{_thoughts(THOUGHT_COUNT_AFTER_RESULT, rng)} answer none")]
-    return [*messages, _call(chain[-1], rng), *_resolved(chain[-1], rng)]
+    return [*messages, _call(chain[-1], rng), *_resolved(chain[-1], habits, rng)]
 
 
-def _resolved(entity: str, rng: random.Random) -> list[Message]:
+def _resolved(entity: str, habits: Habits, rng: random.Random) -> list[Message]:
     value = rng.choice(VALUES)
     free_form = rng.random() < FREE_FORM_SHARE
     result = free_form_result(entity, value, rng) if free_form else schema_result(value)
-    return [_tool(result), _say(f"{_thoughts(THOUGHT_COUNT_AFTER_RESULT, rng)} answer {value}")]
+    said = _careless(value, habits.right_result_share, rng)
+    return [_tool(result), _say(f"{_thoughts(THOUGHT_COUNT_AFTER_RESULT, rng)} answer {said}")]
+
+
+def _careless(value: str, share: float, rng: random.Random) -> str:
+    return value if rng.random() < share else rng.choice(VALUES)
 
 
 def _tool(content: str) -> Message:

@@ -12,13 +12,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Concatenate, ParamSpec
 
+import numpy as np
 import torch
 
 from foreshock.batch import POST_TOOL, SLICES, TEXT_ONLY, TokenBatch
 from foreshock.diagnose import Diagnosis, diagnose_run
-from foreshock.live import counters
+from foreshock.live import counters, top_tokens
 from foreshock.live.counters import StepCounters
 from foreshock.live.merge import PendingSum, worker_rank
+from foreshock.live.top_tokens import TopTokens
 from foreshock.rules.finding import SEVERITIES, Finding
 from foreshock.run import Block, Run, RunWriter
 from foreshock.sketch.device import DeviceSketch, unpack
@@ -47,6 +49,7 @@ class MonitorConfig:
 
     ``pairs`` are all pairs that could appear, ``slices`` the built-in slices and then the user's. ``stop_on`` is the
     severity at which training is asked to stop, or None. ``on_finding`` is called on rank 0 with every new finding.
+    ``decode`` gives the text of a token id.
     """
 
     pairs: tuple[str, ...]
@@ -54,6 +57,7 @@ class MonitorConfig:
     steps_per_block: int = 10
     stop_on: str | None = None
     on_finding: Callable[[Finding], None] | None = None
+    decode: Callable[[int], str] | None = None
 
 
 class Monitor:
@@ -69,8 +73,10 @@ class Monitor:
         self._rank, self._world_size = worker_rank()
         self._sketch = DeviceSketch(config.pairs, config.slices, device, rank=self._rank, world_size=self._world_size)
         self._counters = StepCounters(config.steps_per_block, device)
+        self._top = TopTokens(device, rank=self._rank, world_size=self._world_size)
         self._device = device
-        self._buffer_size = len(self._counters.pack()) + len(self._sketch.pack())
+        self._buffer_sizes = [len(part.pack()) for part in (self._counters, self._top, self._sketch)]
+        self._judged_pair: str | None = None
         self._offset = 0
         self._first_step: int | None = None
         self._pending: tuple[PendingSum, int, int] | None = None
@@ -182,15 +188,29 @@ class Monitor:
         return self._first_error_text
 
     def _count(self, name: str, amount: torch.Tensor | float) -> None:
-        self._counters.add(min(self._offset, self.config.steps_per_block - 1), name, amount)
+        self._counters.add(self._step_in_block, name, amount)
+
+    @property
+    def _step_in_block(self) -> int:
+        return min(self._offset, self.config.steps_per_block - 1)
 
     def _update_sketches(self, batch: TokenBatch, slice_ids: torch.Tensor, mask: torch.Tensor) -> None:
         for pair, (numerator, denominator) in batch.pairs().items():
             log_ratio = numerator.float() - denominator.float()
+            if self._is_judged(pair):
+                self._top.update(batch, log_ratio, slice_ids, self._step_in_block)
             self._sketch.update(pair, log_ratio, slice_ids, mask)
             if batch.user_slices is not None:
                 user_ids = batch.user_slices
                 self._sketch.update(pair, log_ratio, user_ids.clamp(min=0) + len(SLICES), mask * (user_ids >= 0))
+
+    def _is_judged(self, pair: str) -> bool:
+        """Say whether the pair is the first in order that was ever seen, whose largest tokens are kept."""
+        order = self.config.pairs.index
+        if self._judged_pair is None or order(pair) < order(self._judged_pair):
+            self._judged_pair = pair
+            self._top.reset()
+        return pair == self._judged_pair
 
     def _send(self, step: int) -> None:
         """Start the one sum over workers of this block; reached on every worker, whatever its data."""
@@ -202,16 +222,17 @@ class Monitor:
         self._pending = (PendingSum(self._pack()), first_step, step)
         self._sketch.reset()
         self._counters.reset()
+        self._top.reset()
         self._offset = 0
         self._first_step = step + 1
 
     def _pack(self) -> torch.Tensor:
         """Return the buffer of this block. A worker that fails at it still takes part in the sum, with zeros."""
         try:
-            return torch.cat([self._counters.pack(), self._sketch.pack()])
+            return torch.cat([self._counters.pack(), self._top.pack(), self._sketch.pack()])
         except Exception as error:  # a worker that stayed away from the sum would stall all others
             self.note_error("pack", error)
-            return torch.zeros(self._buffer_size, dtype=torch.float64, device=self._device)
+            return torch.zeros(sum(self._buffer_sizes), dtype=torch.float64, device=self._device)
 
     @guarded
     def _collect(self) -> None:
@@ -219,15 +240,15 @@ class Monitor:
             return
         pending, first_step, last_step = self._pending
         self._pending = None
-        buffer = pending.result()
-        size = self.config.steps_per_block * len(counters.NAMES)
-        counts = counters.unpack(buffer[:size], last_step - first_step + 1)
+        step_counts, top, sums = np.split(pending.result(), np.cumsum(self._buffer_sizes)[:-1])
+        counts = counters.unpack(step_counts, last_step - first_step + 1)
         if any(counts["stop"]):
             self.should_stop = True
-        sketches = unpack(buffer[size:], self.config.pairs, self.config.slices, self._world_size)
+        sketches = unpack(sums, self.config.pairs, self.config.slices, self._world_size)
         seen = {pair: sketch for pair, sketch in sketches.items() if _has_tokens(sketch)}
         index = self.run.blocks[-1].index + 1 if self.run.blocks else 0
-        block = Block(index, first_step, last_step, seen, self._world_size, counts)
+        tokens = top_tokens.unpack(top, first_step, self._world_size, self.config.decode)
+        block = Block(index, first_step, last_step, seen, self._world_size, counts, tokens)
         self.run.blocks.append(block)
         if self._writer is not None:
             self._writer.write_block(block)

@@ -16,6 +16,7 @@ class Finding:
 
     ``steps``: the first and the last optimizer step that it speaks of. ``slice``: the slice it concerns, or "".
     ``evidence``: rows of one table, each a mapping from column to value, in the order in which to show them.
+    ``tokens``: a second table, of the tokens that make the tail.
     ``certainty``: how sure the rule is: the rate of false alarms of its level, or that it is a heuristic.
     ``cause``: the likeliest cause in the words of the documentation, "" when the rule knows none.
     ``exclusions``: what the evidence speaks against, one sentence each.
@@ -28,6 +29,7 @@ class Finding:
     steps: tuple[int, int]
     slice: str = ""
     evidence: tuple[Mapping[str, Any], ...] = ()
+    tokens: tuple[Mapping[str, Any], ...] = ()
     certainty: str = ""
     cause: str = ""
     exclusions: tuple[str, ...] = ()

@@ -19,6 +19,7 @@ from foreshock.detect.aggregates import Change
 from foreshock.detect.e_process import CRITICAL_STEPS, REFERENCE_BLOCKS, WARNING_STEPS, growth_evidence, threshold
 from foreshock.detect.tail import tail_contrast, tail_level
 from foreshock.rules.aggregates import WARM_UP_STEPS, aggregate_changes, aggregate_sentence
+from foreshock.rules.attribution import attribution_rows, attribution_sentence, largest_tokens
 from foreshock.rules.finding import CannotJudge, Finding, RuleResult
 from foreshock.run import Block, Run, merge_pair
 from foreshock.sketch import LogRatioSketch
@@ -61,6 +62,7 @@ def check(run: Run) -> RuleResult:
     certain = _first(evidence, threshold(steps_per_block, CRITICAL_STEPS)) is not None
     critical = certain and post / text >= CRITICAL_GROWTH
     changes = aggregate_changes(run)
+    tokens = largest_tokens(recent, POST_TOOL, _p99(baseline, pair, POST_TOOL))
     return RuleResult(
         (
             Finding(
@@ -68,8 +70,9 @@ def check(run: Run) -> RuleResult:
                 severity="critical" if critical else "warning",
                 slice=POST_TOOL,
                 steps=(blocks[alarm].last_step, run.last_step),
-                summary=_summary(pair, post, text, baseline, changes),
+                summary=_summary(pair, post, text, baseline, changes, attribution_sentence(tokens)),
                 evidence=_evidence({"baseline": baseline, "latest": recent}, pair),
+                tokens=tuple(attribution_rows(tokens)),
                 certainty=_certainty(float(np.nanmax(evidence)), steps_per_block),
                 cause=CAUSE,
                 exclusions=_exclusions(text, changes),
@@ -127,13 +130,15 @@ def _growth(baseline: Sequence[Block], recent: Sequence[Block], pair: str, slice
     return _p99(recent, pair, slice_name) / _p99(baseline, pair, slice_name)
 
 
-def _summary(pair: str, post: float, text: float, baseline: Sequence[Block], changes: dict[str, Change]) -> str:
-    sentence = aggregate_sentence(changes)
-    return (
+def _summary(
+    pair: str, post: float, text: float, baseline: Sequence[Block], changes: dict[str, Change], attribution: str
+) -> str:
+    growth = (
         f"After tool results, p99 of |log-ratio {pair}| has grown ×{post:.2f} since steps "
         f"{baseline[0].first_step}–{baseline[-1].last_step}, in text-only contexts ×{text:.2f}."
-        + (f" Meanwhile {sentence}." if sentence else "")
     )
+    aggregates = aggregate_sentence(changes)
+    return " ".join(filter(None, (growth, aggregates and f"Meanwhile {aggregates}.", attribution)))
 
 
 def _certainty(evidence: float, steps_per_block: int) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from foreshock.run.block import Block, judged_pair, merge_pair, segments
+from foreshock.run.block import Block, TopToken, judged_pair, merge_pair, segments
 from foreshock.run.directory import RunWriter, prepare_directory, read_findings, read_run_directory
 from foreshock.run.model import Run
 from foreshock.run.series import Series
@@ -14,6 +14,7 @@ __all__ = [
     "Run",
     "RunWriter",
     "Series",
+    "TopToken",
     "judged_pair",
     "merge_pair",
     "open_run",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from typing import Any
 
 from foreshock.batch import PAIRS
@@ -12,12 +12,38 @@ from foreshock.sketch import LogRatioSketch, codec
 
 
 @dataclass(frozen=True, slots=True)
+class TopToken:
+    """One response token with a large |log-ratio|.
+
+    ``log_ratio`` in nats. ``turn`` counts the stretches of observation tokens before it, ``position`` the response
+    tokens before it in its turn. ``token`` and ``previous`` are ids, −1 for "none before it"; the texts are empty when
+    unknown.
+    """
+
+    log_ratio: float
+    step: int
+    turn: int
+    position: int
+    token: int
+    previous: int
+    text: str = ""
+    previous_text: str = ""
+
+    @classmethod
+    def from_record(cls, values: Sequence[Any]) -> TopToken:
+        """Rebuild a token from the list of its fields, in order."""
+        numbers, texts = values[:6], values[6:8]
+        return cls(float(numbers[0]), *map(int, numbers[1:]), *map(str, texts))
+
+
+@dataclass(frozen=True, slots=True)
 class Block:
     """The merged sketches of the optimizer steps ``first_step`` to ``last_step``, both included.
 
     ``sketches``: one per pair, over all workers. ``workers``: how many took part.
     ``counters``: per-step counts over all workers, each a tuple with one entry a step: ``rows``, ``response_tokens``,
-    ``observation_tokens``, ``post_tool_tokens``, ``errors`` and ``nonfinite/<tensor>``.
+    ``observation_tokens``, ``post_tool_tokens``, ``errors`` and ``nonfinite/<tensor>``. ``top``: per built-in slice the
+    tokens with the largest |log-ratio| of the judged pair, largest first, at most one a row.
     """
 
     index: int
@@ -26,6 +52,7 @@ class Block:
     sketches: Mapping[str, LogRatioSketch]
     workers: int = 1
     counters: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    top: Mapping[str, tuple[TopToken, ...]] = field(default_factory=dict)
     derived: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
     """What pure functions of this block returned, by name: a rule pass over a live run costs only new blocks."""
 
@@ -46,6 +73,7 @@ class Block:
             "last_step": self.last_step,
             "workers": self.workers,
             "counters": {name: list(values) for name, values in self.counters.items()},
+            "top": {name: [astuple(token) for token in tokens] for name, tokens in self.top.items()},
             "sketches": {pair: codec.encode(sketch) for pair, sketch in self.sketches.items()},
         }
 
@@ -63,6 +91,10 @@ class Block:
                 last_step=int(record["last_step"]),
                 workers=int(record["workers"]),
                 counters={str(name): tuple(map(float, values)) for name, values in record["counters"].items()},
+                top={
+                    str(name): tuple(TopToken.from_record(token) for token in tokens)
+                    for name, tokens in record["top"].items()
+                },
                 sketches={str(pair): codec.decode(text) for pair, text in record["sketches"].items()},
             )
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:

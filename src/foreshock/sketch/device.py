@@ -73,20 +73,19 @@ class DeviceSketch:
         # Rows: 0 is for ids below 0, then the slices, then ids beyond the slices, then masked tokens.
         self._rows = size + 3
         self._trash = size + 2
-        cells = (len(self.pairs), self._rows * 2 * ROW_WIDTH)
-        self._counts = torch.zeros(cells, dtype=torch.int64, device=device)
-        self._excess = torch.zeros(cells, dtype=torch.float64, device=device)
-        self._excess2 = torch.zeros(cells, dtype=torch.float64, device=device)
-        self._sums = torch.zeros((len(self.pairs), 2, self._rows), dtype=torch.float64, device=device)
-        self._sequences = torch.zeros((len(self.pairs), N_SEQUENCE, self._rows), dtype=torch.float64, device=device)
-        self._extremes = torch.zeros((len(self.pairs), 2, self._rows), dtype=torch.float32, device=device)
+        n_pairs, cells = len(self.pairs), self._rows * 2 * ROW_WIDTH
+        self._counts = torch.zeros((n_pairs, cells), dtype=torch.int64, device=device)
+        self._excess = torch.zeros((n_pairs, 2, cells), dtype=torch.float64, device=device)  # Σu, Σu²
+        self._sums = torch.zeros((n_pairs, 3, self._rows), dtype=torch.float64, device=device)  # n, Σr, Σ(e^−r − 1)
+        self._sequences = torch.zeros((n_pairs, N_SEQUENCE, self._rows), dtype=torch.float64, device=device)
+        self._extremes = torch.zeros((n_pairs, 2, self._rows), dtype=torch.float32, device=device)
         self.device = self._counts.device
         self._scratch = _Scratch(0, 0, self._rows, self.device)
         self.reset()
 
     def reset(self) -> None:
         """Forget all tokens; the buffers stay."""
-        for buffer in (self._counts, self._excess, self._excess2, self._sums, self._sequences):
+        for buffer in (self._counts, self._excess, self._sums, self._sequences):
             buffer.zero_()
         smallest, largest = self._extremes.unbind(1)
         smallest.fill_(math.inf)
@@ -149,7 +148,7 @@ class DeviceSketch:
     ) -> None:
         shape = log_ratio.shape
         n = shape.numel()
-        r, bits, cell, special, row, sign, place, r64, ratio, work = scratch.views(n)
+        r, bits, cell, special, row, sign, place, r64, ratio, u, u2 = scratch.views(n)
         torch.add(log_ratio, 0.0, out=r.view(shape))  # −0.0 becomes +0.0
 
         # Sign and cell, as in buckets.cell_of.
@@ -171,10 +170,11 @@ class DeviceSketch:
         # Sums of u = e^r − 1 and u² per cell. Cells of NaN and masked tokens may hold anything; they are never read.
         torch.clamp(r.double(), -CLIP, CLIP, out=r64)
         torch.exp(r64, out=ratio)
-        torch.sub(ratio, 1, out=work)
-        self._excess.select(0, pair).scatter_add_(0, place, work)
-        work.mul_(work)
-        self._excess2.select(0, pair).scatter_add_(0, place, work)
+        torch.sub(ratio, 1, out=u)
+        torch.mul(u, u, out=u2)
+        self._excess.select(0, pair).scatter_add_(
+            1, place.expand(2, n), scratch.doubles.narrow(1, 0, n).narrow(0, 3, 2)
+        )
 
         # From here on, NaN and ±inf go where masked tokens go.
         row.mul_(special.eq(0))
@@ -184,24 +184,21 @@ class DeviceSketch:
         largest.scatter_reduce_(0, place, r, "amax")
         place.view(shape).add_(scratch.offsets.narrow(0, 0, shape[0]))
         ratio.reciprocal_().sub_(1)
-        self._add_rows(pair, shape[0], place, r64, ratio, scratch)
+        self._add_rows(pair, shape[0], place, scratch)
 
-    def _add_rows(
-        self, pair: int, rows: int, place: torch.Tensor, r64: torch.Tensor, inverse: torch.Tensor, scratch: _Scratch
-    ) -> None:
+    def _add_rows(self, pair: int, rows: int, place: torch.Tensor, scratch: _Scratch) -> None:
         """Sums per sequence and slice; they give the sequence ratios, and added up the sums per slice."""
-        width = rows * self._rows
-        n = scratch.row_counts.narrow(0, 0, width).zero_()
-        sums = scratch.row_sums.narrow(1, 0, width).zero_()
-        n.scatter_add_(0, place, scratch.ones32.narrow(0, 0, place.numel()))
-        total, inverse_total = sums.unbind(0)
-        total.scatter_add_(0, place, r64)
-        inverse_total.scatter_add_(0, place, inverse)
-        self._sums.select(0, pair).add_(sums.view(2, rows, self._rows).sum(1))
-        present = n.clamp(max=1)
-        w = total.div_(n.clamp_(min=1)).exp_().mul_(present)
-        sequences = torch.stack((present, w, w * w))
-        self._sequences.select(0, pair).add_(sequences.view(N_SEQUENCE, rows, self._rows).sum(1))
+        tokens = place.numel()
+        sums = scratch.row_sums.narrow(1, 0, rows * self._rows).zero_()
+        sums.scatter_add_(1, place.expand(3, tokens), scratch.doubles.narrow(1, 0, tokens).narrow(0, 0, 3))
+        by_row = sums.view(3, rows, self._rows)
+        self._sums.select(0, pair).add_(by_row.sum(1))
+        n, w, w2 = sums.unbind(0)  # becomes, per sequence and slice, 1 where there are tokens, then w and w²
+        w.div_(n.clamp(min=1)).exp_()
+        n.clamp_(max=1)
+        w.mul_(n)
+        torch.mul(w, w, out=w2)
+        self._sequences.select(0, pair).add_(by_row.sum(1))
 
     def pack(self) -> torch.Tensor:
         """Everything as one float64 vector on the device, ready for one SUM all-reduce over `world_size` workers."""
@@ -219,10 +216,8 @@ class DeviceSketch:
             NEG_INF: below,
         }
         finite = counts.narrow(3, 0, N_CELLS)
-        excess, excess2 = (
-            per_slice(x.view(every.shape), 1).narrow(3, 0, N_CELLS) for x in (self._excess, self._excess2)
-        )
-        total, inverse_total = per_slice(self._sums, 2).unbind(1)
+        excess, excess2 = (per_slice(x.view(every.shape), 1).narrow(3, 0, N_CELLS) for x in self._excess.unbind(1))
+        _, total, inverse_total = per_slice(self._sums, 2).unbind(1)
         moments: dict[int, torch.Tensor] = {
             R: total,
             U: excess.sum((2, 3)),
@@ -304,18 +299,16 @@ class _Scratch:
         self.r = torch.empty(tokens, dtype=torch.float32, device=device)
         self.integers = torch.empty((4, tokens), dtype=torch.int32, device=device)
         self.place = torch.empty(tokens, dtype=torch.int64, device=device)
-        self.doubles = torch.empty((3, tokens), dtype=torch.float64, device=device)
         self.ones = torch.ones(tokens, dtype=torch.int64, device=device)
-        self.ones32 = torch.ones(tokens, dtype=torch.int32, device=device)
+        self.doubles = torch.ones((5, tokens), dtype=torch.float64, device=device)  # 1, r, e^±r, u, u²
         self.offsets = (torch.arange(rows, device=device) * width).unsqueeze(1)
-        self.row_counts = torch.empty(rows * width, dtype=torch.int32, device=device)
-        self.row_sums = torch.empty((2, rows * width), dtype=torch.float64, device=device)
+        self.row_sums = torch.empty((3, rows * width), dtype=torch.float64, device=device)
 
     def views(self, n: int) -> tuple[torch.Tensor, ...]:
-        """The first n tokens of each buffer: r, its bits, four integers, place, three doubles."""
+        """The first n tokens of each buffer: r, its bits, four integers, place, and r, e^r, u, u² in float64."""
         if n != self._n:
             r = self.r.narrow(0, 0, n)
-            integers, doubles = self.integers.narrow(1, 0, n), self.doubles.narrow(1, 0, n)
+            integers, doubles = self.integers.narrow(1, 0, n), self.doubles.narrow(0, 1, 4).narrow(1, 0, n)
             self._n = n
             self._views = (
                 r,

@@ -8,8 +8,9 @@ from __future__ import annotations
 import contextlib
 import io
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.padding import Padding
@@ -92,8 +93,10 @@ def render_diagnosis(diagnosis: Diagnosis) -> RenderableType:
 
 def _whole(finding: Finding) -> RenderableType:
     parts: list[RenderableType] = [_titled(finding.severity, headline(finding)), Text(finding.summary)]
+    for rows in filter(None, (finding.evidence, finding.tokens)):
+        parts += [Text(), _rows(rows)]
     if finding.evidence:
-        parts += [Text(), _evidence(finding), Text()]
+        parts.append(Text())
     parts += [
         _field(name, text)
         for name, text in (
@@ -112,13 +115,13 @@ def _gap(gap: CannotJudge) -> RenderableType:
     return Group(_titled("cannot_judge", gap.rule), Text(gap.reason), *([Text(gap.remedy)] if gap.remedy else []))
 
 
-def _evidence(finding: Finding) -> Table:
+def _rows(rows: Sequence[Mapping[str, Any]]) -> Table:
     table = Table(box=None, show_edge=False, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    columns = columns_of(finding.evidence)
+    columns = columns_of(rows)
     for column in columns:
-        numeric = is_numeric(finding.evidence, column)
+        numeric = is_numeric(rows, column)
         table.add_column(Text(column), justify="right" if numeric else "left", overflow="fold")
-    for row in finding.evidence:
+    for row in rows:
         table.add_row(*[Text(shown(row.get(column))) for column in columns])
     return table
 

@@ -75,6 +75,7 @@ class ForeshockCallback(TrainerCallback):
             steps_per_block=steps_per_block,
             stop_on=stop_on,
             on_finding=self._announce,
+            decode=self._decode,
         )
 
     def attach(self, trainer: Any) -> None:
@@ -203,6 +204,9 @@ class ForeshockCallback(TrainerCallback):
         if self._metrics:
             for key, value in self._metrics.items():
                 self._trainer._metrics["train"][key] = [value]
+
+    def _decode(self, token: int) -> str:
+        return str(self._trainer.processing_class.decode([token]))
 
     def _announce(self, finding: Finding) -> None:
         terminal.print_finding(finding)

@@ -94,6 +94,7 @@ def token_batch(inputs: Inputs, policy: torch.Tensor, slice_fn: SliceFunction | 
         observation_mask=completion_mask - response_mask,
         log_probs={"policy": policy, **found},
         prompt_has_observation=inputs.get(PROMPT_KEY),
+        token_ids=inputs["completion_ids"],
         user_slices=None if slice_fn is None else slice_fn(inputs),
     )
 
@@ -107,5 +108,6 @@ def rows_of(batch: TokenBatch, rows: slice, ref: torch.Tensor) -> TokenBatch:
         observation_mask=batch.observation_mask[rows],
         log_probs={"policy": batch.log_probs["policy"][rows], "ref": ref},
         prompt_has_observation=None if prompt is None else prompt[rows],
+        token_ids=None if batch.token_ids is None else batch.token_ids[rows],
         user_slices=None if user_slices is None else user_slices[rows],
     )

@@ -1,0 +1,100 @@
+"""Attribution: which tokens make the tail, kept on the device with bounded memory.
+
+Of every row the token with the largest |log-ratio| in each built-in slice is a candidate, so that one broken row cannot
+fill the list; of all candidates of a block the largest :data:`KEPT` a slice and worker stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from foreshock.batch import SLICES, TokenBatch
+from foreshock.run import TopToken
+
+KEPT = 16
+"""Tokens kept per slice, worker and block."""
+
+FIELDS = ("log_ratio", "step", "turn", "position", "token", "previous")
+
+Decode = Callable[[int], str]
+
+
+class TopTokens:
+    """The tokens with the largest |log-ratio| of one pair in one block, per built-in slice.
+
+    Every operation stays on the device and has shapes that no data changes.
+    """
+
+    def __init__(self, device: torch.device, *, rank: int, world_size: int) -> None:
+        self._rank, self._world_size = rank, world_size
+        self._table = torch.zeros((len(SLICES), KEPT, len(FIELDS)), dtype=torch.float64, device=device)
+
+    def update(self, batch: TokenBatch, log_ratio: torch.Tensor, slice_ids: torch.Tensor, step_in_block: int) -> None:
+        """Take in the ``(B, T)`` log-ratios of one micro-batch; values that are not finite are left out."""
+        if batch.token_ids is None or log_ratio.numel() == 0:
+            return
+        magnitude = log_ratio.abs().nan_to_num(nan=0.0, posinf=0.0) * (batch.response_mask != 0)
+        for index in range(len(SLICES)):
+            largest, column = (magnitude * (slice_ids == index)).max(dim=1)
+            found = _describe(batch, log_ratio, column, step_in_block)
+            candidates = torch.where((largest > 0).unsqueeze(1), found, 0.0)  # 0 where the row has none in this slice
+            table = torch.cat([self._table[index], candidates])
+            self._table[index] = table[table[:, 0].abs().topk(KEPT).indices]
+
+    def pack(self) -> torch.Tensor:
+        """Return the table in this worker's slot of a zero vector, so that a SUM over workers keeps all tables."""
+        slots = self._table.new_zeros((self._world_size, *self._table.shape))
+        slots[self._rank] = self._table
+        return slots.reshape(-1)
+
+    def reset(self) -> None:
+        """Begin a new block."""
+        self._table.zero_()
+
+
+def unpack(
+    vector: npt.NDArray[np.float64], first_step: int, world_size: int, decode: Decode | None = None
+) -> dict[str, tuple[TopToken, ...]]:
+    """Return the largest tokens of all workers by slice, largest first, at most :data:`KEPT` each."""
+    tables = vector.reshape(world_size, len(SLICES), KEPT, len(FIELDS))
+    found = {}
+    for index, name in enumerate(SLICES):
+        rows = tables[:, index].reshape(-1, len(FIELDS))
+        rows = rows[rows[:, 0] != 0]
+        rows = rows[np.argsort(-np.abs(rows[:, 0]), kind="stable")][:KEPT]
+        found[name] = tuple(_top_token(row, first_step, decode) for row in rows.tolist())
+    return found
+
+
+def _top_token(row: list[float], first_step: int, decode: Decode | None) -> TopToken:
+    step, turn, position, token, previous = map(int, row[1:])
+    texts = [decode(number) if decode is not None and number >= 0 else "" for number in (token, previous)]
+    return TopToken(row[0], first_step + step, turn, position, token, previous, *texts)
+
+
+def _describe(batch: TokenBatch, log_ratio: torch.Tensor, column: torch.Tensor, step_in_block: int) -> torch.Tensor:
+    """Return :data:`FIELDS` of one token a row, ``(B, 6)``, from its column ``(B,)``."""
+    ids = batch.token_ids
+    at = column.unsqueeze(1)
+    columns = torch.arange(log_ratio.shape[1], device=log_ratio.device).unsqueeze(0)
+    before = columns < at
+    observation = batch.observation_mask != 0
+    starts = observation & ~torch.nn.functional.pad(observation, (1, 0))[:, :-1]
+    turn = (starts & before).sum(1)
+    last_observation = torch.where(observation & before, columns, -1).amax(1, keepdim=True)
+    response = batch.response_mask != 0
+    position = (response & before & (columns > last_observation)).sum(1)
+    previous = torch.where(column > 0, ids.gather(1, (at - 1).clamp(min=0)).squeeze(1), -1)
+    parts = (
+        log_ratio.gather(1, at).squeeze(1),
+        torch.full_like(column, step_in_block),
+        turn,
+        position,
+        ids.gather(1, at).squeeze(1),
+        previous,
+    )
+    return torch.stack([part.double() for part in parts], dim=1)
