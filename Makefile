@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test test-slow check bench setup clean
+.PHONY: demo test test-slow test-trl check bench setup clean
 
 setup: $(STAMP)
 
@@ -21,6 +21,18 @@ test: setup
 
 test-slow: setup
 	$(BIN)/python -m pytest -m slow
+
+# The trainer tests with the two TRL minors before the pinned one. TRL 1.15 computes log-probabilities with Triton only.
+test-trl: setup
+	$(BIN)/pip install --quiet --no-deps --target build/trl-1.14 trl==1.14.2
+	$(BIN)/pip install --quiet --no-deps --target build/trl-1.15 trl==1.15.0 triton
+	PYTHONPATH=build/trl-1.14 $(BIN)/python -m pytest tests/adapters
+	TRITON_INTERPRET=1 PYTHONPATH=build/trl-1.15 $(BIN)/python -m pytest tests/adapters/test_grpo.py
+
+bench: setup
+	$(BIN)/python benchmarks/sketch.py
+	$(BIN)/python benchmarks/detect.py --quick
+	$(BIN)/python benchmarks/overhead.py
 
 check: setup
 	$(BIN)/ruff check .

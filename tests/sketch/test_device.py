@@ -105,6 +105,7 @@ def test_dtypes(name: str, mask_name: str) -> None:
     for id_dtype in (torch.int64, torch.int32, torch.uint8, torch.bool):
         got = on_device((values, ids.to(id_dtype), mask.to(getattr(torch, mask_name))))
         assert_same(got, on_host((values.float(), ids, mask)))
+    assert_same(on_host((values, ids, mask)), got)
 
 
 def test_non_contiguous_tensors_and_gradients() -> None:

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 import warnings
 from collections.abc import Callable
 
@@ -311,3 +313,8 @@ def test_lists_and_large_batches_are_chunked_alike() -> None:
         pieces.update(values[start : start + 33_333].tolist(), ids[start : start + 33_333].tolist())
     assert np.array_equal(whole.counts, pieces.counts)
     np.testing.assert_allclose(whole.moments, pieces.moments, rtol=1e-9)
+
+
+def test_the_sketch_and_its_codec_do_not_load_torch() -> None:
+    code = "import sys, foreshock.sketch.codec; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

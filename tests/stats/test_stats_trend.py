@@ -14,6 +14,7 @@ from foreshock.stats.trend import rolling_median, theil_sen
 points = st.lists(st.tuples(st.integers(-50, 50), st.floats(-1e3, 1e3)), min_size=2, max_size=40)
 
 
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")  # scipy's confidence interval
 @settings(deadline=None)
 @given(points)
 def test_theil_sen_agrees_with_scipy(pairs: list[tuple[int, float]]) -> None:

@@ -40,7 +40,7 @@ from foreshock.sketch.moments import (
 )
 
 CPU_CHUNK = 1 << 17  # tokens; what one pass touches then mostly stays in the processor's cache
-DEVICE_CHUNK = 1 << 22  # tokens; bounds the scratch buffers
+DEVICE_CHUNK = 1 << 20  # tokens; bounds the scratch buffers, about 80 bytes a token
 
 
 class DeviceSketch:
@@ -52,6 +52,7 @@ class DeviceSketch:
 
     Tokens whose slice id is not an index of `slices` are counted as `outside`; NaN, ±inf and masked tokens apart too.
     A row of a batch is one sequence. A half-precision log-ratio is converted to float32; subtract in float32 before.
+    The device must know float64.
     """
 
     def __init__(
@@ -110,7 +111,7 @@ class DeviceSketch:
         if rows == 0 or columns == 0:
             return
         limit = CPU_CHUNK if self.device.type == "cpu" else DEVICE_CHUNK
-        step = max(limit // columns, 1)
+        step = max(limit // max(columns, self._rows), 1)
         scratch = self._scratch_for(min(step, rows), columns)
         parts = zip(torch.split(log_ratio, step), torch.split(slice_ids, step), torch.split(mask, step), strict=True)
         for part, ids, keep in parts:
