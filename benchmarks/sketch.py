@@ -75,7 +75,10 @@ def updates(quick: bool) -> str:
     for batch, length in ((2048, 512), (128, 512), (8, 512)):
         n, g = batch * length, np.random.default_rng(1)
         r = torch.from_numpy(log_ratios(n).reshape(batch, length))
-        ids, mask = torch.from_numpy(g.integers(0, 2, r.shape)), torch.from_numpy(g.random(r.shape) < 0.7)
+        # A row: text, from some place on behind a tool's result, and padding at the end.
+        column = np.arange(length)
+        ids = torch.from_numpy((column > g.integers(50, 400, (batch, 1))).astype(np.int64))
+        mask = torch.from_numpy(column < g.integers(200, 512, (batch, 1)))
         host = r.numpy(), ids.numpy(), mask.numpy()
         device, sketch = DeviceSketch(("policy/ref",), SLICES, "cpu"), LogRatioSketch(SLICES)
 

@@ -51,5 +51,6 @@ class CorruptRecord(ReadError):
 class MissingExtra(ForeshockError, ImportError):
     """An optional package is needed that is not installed."""
 
-    def __init__(self, feature: str, extra: str) -> None:
-        super().__init__(f"{feature} needs optional packages. Install them with: pip install 'foreshock[{extra}]'")
+    def __init__(self, feature: str, packages: str) -> None:
+        """Name what needs the packages and the arguments of pip that bring them."""
+        super().__init__(f"{feature} needs packages that are not installed. Install them with: pip install {packages}")

@@ -70,12 +70,17 @@ def test_unit_and_origin_do_not_matter(unit: float, origin: float) -> None:
     assert found.shift == pytest.approx(expected.shift, rel=1e-6)
 
 
-def test_a_constant_series_has_not_moved_and_a_step_without_noise_has() -> None:
-    steps = np.arange(120)
-    still = series_change(steps, np.full(120, 3.0), BASELINE)
+@pytest.mark.parametrize("value", [3.0, 0.1, 1e300, -1e-300])
+def test_a_constant_series_has_not_moved(value: float) -> None:
+    still = series_change(np.arange(120), np.full(120, value), BASELINE)
     assert not still.moved
-    assert still.ratio == 1
+    assert still.ratio == pytest.approx(1)
     assert still.shift == 0
+    assert series_change(np.arange(120), np.zeros(120), BASELINE).moved is False
+
+
+def test_a_step_without_noise_is_a_move() -> None:
+    steps = np.arange(120)
     jump = series_change(steps, np.where(steps < 80, 3.0, 2.0), BASELINE)
     assert jump.moved
     assert jump.since_step == 80

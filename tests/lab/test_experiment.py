@@ -5,8 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-torch = pytest.importorskip("torch")
 pytest.importorskip("trl")
+
+import torch
 
 from foreshock.errors import InputError
 from foreshock.lab.environment import Curriculum

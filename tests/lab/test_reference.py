@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-torch = pytest.importorskip("torch")
 pytest.importorskip("trl")
+
+import torch
 
 from foreshock.lab.environment import Habits
 from foreshock.lab.reference import IGNORED, ReferenceConfig, _batch, reference_folder, train_reference

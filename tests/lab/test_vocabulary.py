@@ -24,7 +24,9 @@ def prompt_ids(tokenizer):
 
 
 def parsed(tokenizer, text):
-    return parse_response(tokenizer, tokenizer(text, add_special_tokens=False)["input_ids"], prefix=prompt_ids(tokenizer))
+    return parse_response(
+        tokenizer, tokenizer(text, add_special_tokens=False)["input_ids"], prefix=prompt_ids(tokenizer)
+    )
 
 
 def text_with_spaced_tokens(text):

@@ -22,7 +22,8 @@ def test_the_token_and_the_place_that_make_the_tail_are_named():
         (token(2.0, "but", position=5), 0.5),
     ]
     assert attribution_sentence(found) == (
-        "Of the excess of the 3 largest tokens, 67% from token 'call' and 67% from place 1 of the answer to tool result 1."
+        "Of the excess of the 3 largest tokens, 67% from token 'call' and "
+        "67% from place 1 of the answer to tool result 1."
     )
     first, *_ = attribution_rows(found)
     assert first == {

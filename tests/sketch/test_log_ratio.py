@@ -128,7 +128,7 @@ def test_sequence_ratio_is_the_geometric_mean_over_the_row() -> None:
     assert sketch.sequence_ess_share("post_tool").value == pytest.approx(1)
     flat = LogRatioSketch()
     order = np.random.default_rng(0).permutation(9)
-    rows = np.repeat([5, 0, 2], 3)
+    rows = np.repeat(np.array([5, 0, 2], np.uint8), 3)
     flat.update(values.ravel()[order], ids.ravel()[order], mask.ravel()[order], sequence_ids=rows[order])
     np.testing.assert_allclose(flat.sequences, sketch.sequences, rtol=1e-12)
     unknown = LogRatioSketch()
@@ -221,7 +221,7 @@ def test_slices_up_to_64() -> None:
     sketch = LogRatioSketch(names)
     sketch.update(np.arange(640) / 10, np.arange(640) % 64)
     assert [sketch.n(name) for name in names] == [10] * 64
-    for bad in ((), (*names, "one more"), ("a", "a"), "text_only"):
+    for bad in ((), (*names, "one more"), ("a", "a"), (1, 2), "text_only"):
         with pytest.raises(InputError, match="1 to 64 distinct names"):
             LogRatioSketch(bad)
 

@@ -37,6 +37,7 @@ SMALLEST_MOVE = 1.0
 _CHUNK = 20
 _WINDOW = 10
 _LARGEST_AUTOCORRELATION = 0.95
+_ROUNDING = 1e-12  # of the largest value: what summation may leave of a constant series
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ def series_change(steps: ArrayLike, values: ArrayLike, baseline: tuple[int, int]
     if step_array.size != value_array.size:
         raise InputError(f"Got {step_array.size} steps and {value_array.size} values. Pass one value per step.")
     finite = np.isfinite(value_array)
-    step_array, value_array = step_array[finite], value_array[finite]
+    step_array, value_array = step_array[finite], _rescaled(value_array[finite])
     first, last = baseline
     before = value_array[(step_array >= first) & (step_array <= last)]
     later_steps, later = step_array[step_array > last], value_array[step_array > last]
@@ -82,18 +83,24 @@ def series_change(steps: ArrayLike, values: ArrayLike, baseline: tuple[int, int]
     return _compare(before, later_steps, later)
 
 
+def _rescaled(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Bring the largest value to 1, so that squares neither overflow nor vanish."""
+    largest = float(np.abs(values).max(initial=0.0))
+    return values / largest if largest > 0 else values
+
+
 def _compare(before: NDArray[np.float64], later_steps: NDArray[np.int64], later: NDArray[np.float64]) -> Change:
     recent = later[-max(MINIMUM_RECENT, later.size // 4) :]
     level, difference = float(before.mean()), float(recent.mean() - before.mean())
     deviation, error_of_one = _noise(before, later)
     error = error_of_one * sqrt(1 / before.size + 1 / recent.size)
-    moved = abs(difference) > max(STANDARD_ERRORS * error, SMALLEST_MOVE * deviation)
+    moved = abs(difference) > max(STANDARD_ERRORS * error, SMALLEST_MOVE * deviation, _ROUNDING)
     near_zero = abs(level) <= STANDARD_ERRORS * error_of_one / sqrt(before.size) or abs(level) < deviation
     return Change(
         moved=moved,
         since_step=_since(later_steps, later, level, difference) if moved else None,
         ratio=nan if near_zero else float(recent.mean()) / level,
-        shift=difference / deviation if deviation > 0 else copysign(inf, difference) if difference else 0.0,
+        shift=difference / deviation if deviation > 0 else copysign(inf, difference) if moved else 0.0,
     )
 
 
@@ -105,7 +112,7 @@ def _noise(before: NDArray[np.float64], later: NDArray[np.float64]) -> tuple[flo
         centred.pop()  # the chunk that a jump would fall into
     degrees = sum(part.size - 1 for part in centred)
     variance = sum(float(part @ part) for part in centred) / degrees
-    if variance == 0:
+    if variance <= _ROUNDING**2:
         return 0.0, 0.0
     products = sum(float(part[1:] @ part[:-1]) for part in centred) / sum(float(part @ part) for part in centred)
     # Around a chunk's own mean, the estimate is too low by about (1 + 4 ρ) / length (Kendall, 1954).

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from trl import GRPOTrainer
 
 
@@ -25,35 +24,11 @@ def post_tool_mask(completion_mask: torch.Tensor, tool_mask: torch.Tensor) -> to
     return response & (tool_result.cumsum(dim=1) > 0)
 
 
-class HoldMeanKl(TrainerCallback):
-    """Adapt the trainer's `beta` so that the mean KL over all response tokens stays near a target.
-
-    The rule is the proportional controller of Ziegler et al. (2019), arXiv:1909.08593, section 2.2:
-    β ← β·(1 + gain·clip(KL/target − 1, ±0.2)), with a smoothed KL and never below the initial β. It sees the mean only,
-    as such controllers do.
-    """
-
-    def __init__(self, trainer: GRPOTrainer, *, target: float, gain: float, smoothing: float = 0.8) -> None:
-        self._trainer = trainer
-        self._target = target
-        self._gain = gain
-        self._smoothing = smoothing
-        self._smoothed = 0.0
-        self._floor = trainer.beta
-
-    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """Take the step's mean KL in nats per token, already averaged over the workers, and move `beta`."""
-        kl = self._trainer._metrics["train"]["kl"][-1]
-        self._smoothed = self._smoothing * self._smoothed + (1 - self._smoothing) * kl
-        error = min(0.2, max(-0.2, self._smoothed / self._target - 1))
-        self._trainer.beta = max(self._floor, self._trainer.beta * (1 + self._gain * error))
-
-
 @dataclass
 class TailWeight:
-    """The weight λ of the post-tool KL term, driven by the 95th percentile of |r| over post-tool tokens.
+    """The weight λ of the post-tool KL term, driven by the 99th percentile of |r| over post-tool tokens.
 
-    λ ← λ·(1 + 0.2·clip(p95/target − 1, ±0.5)), kept in [`low`, `high`].
+    λ ← λ·(1 + 0.2·clip(p99/target − 1, ±0.5)), kept in [`low`, `high`].
     """
 
     value: float
@@ -61,10 +36,10 @@ class TailWeight:
     low: float
     high: float
 
-    def follow(self, p95: float) -> None:
+    def follow(self, p99: float) -> None:
         """Move the weight by one step; a step without post-tool tokens (NaN) leaves it as it is."""
-        if p95 == p95:
-            error = min(0.5, max(-0.5, p95 / self.target - 1))
+        if p99 == p99:
+            error = min(0.5, max(-0.5, p99 / self.target - 1))
             self.value = min(self.high, max(self.low, self.value * (1 + 0.2 * error)))
 
 
@@ -85,15 +60,15 @@ def add_drift_aware_term(trainer: GRPOTrainer, weight: TailWeight) -> None:
 
     def compute_loss(model: Any, inputs: dict[str, Any]) -> torch.Tensor:
         seen.clear()
-        loss = inner_loss(model, inputs)
+        loss: torch.Tensor = inner_loss(model, inputs)
         if not seen or "tool_mask" not in inputs:
             return loss
         post = post_tool_mask(inputs["completion_mask"], inputs["tool_mask"])
         ref_minus_policy = inputs["ref_per_token_logps"] - seen.pop()
         k3 = torch.exp(ref_minus_policy) - ref_minus_policy - 1
         penalty = (k3 * post).sum() / post.sum().clamp(min=1)
-        term = weight.value * penalty / trainer.current_gradient_accumulation_steps
-        weight.follow(_p95_over_workers(trainer, ref_minus_policy.detach().abs()[post]))
+        term: torch.Tensor = weight.value * penalty / trainer.current_gradient_accumulation_steps
+        weight.follow(_p99_over_workers(trainer, ref_minus_policy.detach().abs()[post]))
         trainer._metrics["train"]["drift_aware/weight"].append(weight.value)
         return loss + term
 
@@ -101,9 +76,9 @@ def add_drift_aware_term(trainer: GRPOTrainer, weight: TailWeight) -> None:
     trainer._compute_loss = compute_loss
 
 
-def _p95_over_workers(trainer: GRPOTrainer, magnitudes: torch.Tensor) -> float:
-    """Return the mean over workers of each worker's 95th percentile, NaN when no worker has post-tool tokens."""
+def _p99_over_workers(trainer: GRPOTrainer, magnitudes: torch.Tensor) -> float:
+    """Return the mean over workers of each worker's 99th percentile, NaN when no worker has post-tool tokens."""
     has_any = magnitudes.numel() > 0
-    p95 = torch.quantile(magnitudes, 0.95) if has_any else torch.zeros(())
-    totals = trainer.accelerator.reduce(torch.stack([p95.double(), torch.tensor(float(has_any)).double()]))
+    p99 = torch.quantile(magnitudes, 0.99) if has_any else torch.zeros(())
+    totals = trainer.accelerator.reduce(torch.stack([p99.double(), torch.tensor(float(has_any)).double()]))
     return float(totals[0] / totals[1])

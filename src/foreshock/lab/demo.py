@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from contextlib import nullcontext
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,14 +17,17 @@ from foreshock.errors import MissingExtra
 try:
     from transformers import PrinterCallback, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
     from transformers.utils.logging import disable_progress_bar
+    from trl import GRPOTrainer
 except ImportError as error:
-    raise MissingExtra("foreshock demo", "trl") from error
+    raise MissingExtra("foreshock demo", "'foreshock[trl]'") from error
 
 import foreshock
 from foreshock.lab.experiment import Arm, Experiment, build_trainer
 
 STEPS_PER_BLOCK = 5
 """The demo is short, so its blocks are. The false-alarm share of null runs of this length is in docs/detectors.md."""
+
+MODELS = {"tiny": "a small tool-using agent", "smollm2": "SmolLM2-135M-Instruct with LoRA"}
 
 INTRODUCTION = {
     "fixed": "a frozen reference and one KL weight for all tokens",
@@ -37,28 +40,38 @@ def run(*, arm: Arm, seed: int, steps: int | None, model: str, run_dir: Path | N
     """Train one arm, watch it, write the report, and print where it is."""
     warnings.filterwarnings("ignore", category=FutureWarning)
     disable_progress_bar()
-    console = Console(stderr=True)
+    console = Console(stderr=True, quiet=int(os.environ.get("RANK", "0")) != 0)
+    folder = run_dir or Path("runs") / "-".join(["demo", *(["smollm2"] if model == "smollm2" else []), arm, str(seed)])
+    build, length, steps_per_block = _plan(model, arm, seed, steps, folder.parent / ".lab")
+    console.print(
+        f"[bold]Foreshock demo[/bold]: a real TRL GRPOTrainer trains {MODELS[model]} for {length}.\n"
+        f"Arm [bold]{arm}[/bold]: {INTRODUCTION[arm]}. Seed {seed}.\n"
+        "The share of tool results that redirect to another key rises on a schedule of its own (a curriculum)."
+    )
+    with console.status("Preparing the reference policy (half a minute the first time) …"):
+        trainer = build()
+    trainer.remove_callback(PrinterCallback)
+    trainer.add_callback(LiveStatus(console))
+    foreshock.watch(trainer, run_dir=folder, steps_per_block=steps_per_block)
+    trainer.train()
+    console.print(f"Open [bold]{folder / 'report.html'}[/bold] in a browser, or run: foreshock diagnose {folder}")
+
+
+def _plan(
+    model: str, arm: Arm, seed: int, steps: int | None, cache: Path
+) -> tuple[Callable[[], GRPOTrainer], str, int]:
+    """Return what builds the trainer, how long it trains in words, and the steps of a block."""
+    if model == "smollm2":
+        from foreshock.lab import smollm2
+
+        count = steps or smollm2.STEPS
+        minutes = count * smollm2.SECONDS_PER_STEP / 60
+        length = f"{count} steps, about {minutes:.0f} minutes on two cores (experimental)"
+        return lambda: smollm2.build_trainer(arm, seed, count, cache), length, smollm2.STEPS_PER_BLOCK
     experiment = Experiment(arm=arm, seed=seed)
     if steps is not None:
         experiment = replace(experiment, steps=steps)
-    folder = run_dir or Path("runs") / f"demo-{arm}-{seed}"
-    leader = int(os.environ.get("RANK", "0")) == 0
-    if leader:
-        console.print(
-            "[bold]Foreshock demo[/bold]: a real TRL GRPOTrainer trains a small tool-using agent "
-            f"for {experiment.steps} steps.\n"
-            f"Arm [bold]{arm}[/bold]: {INTRODUCTION[arm]}. Seed {seed}.\n"
-            "The share of tool results that redirect to another key rises on a schedule of its own (a curriculum)."
-        )
-    with console.status("Preparing the reference policy (half a minute the first time) …") if leader else nullcontext():
-        trainer = build_trainer(experiment, folder.parent / ".lab")
-    trainer.remove_callback(PrinterCallback)
-    if leader:
-        trainer.add_callback(LiveStatus(console))
-    foreshock.watch(trainer, run_dir=folder, steps_per_block=STEPS_PER_BLOCK)
-    trainer.train()
-    if leader:
-        console.print(f"Open [bold]{folder / 'report.html'}[/bold] in a browser, or run: foreshock diagnose {folder}")
+    return lambda: build_trainer(experiment, cache), f"{experiment.steps} steps", STEPS_PER_BLOCK
 
 
 class LiveStatus(TrainerCallback):

@@ -15,11 +15,17 @@ from typing import Any
 from foreshock.lab.vocabulary import ENTITIES, THOUGHTS, VALUES
 
 MAX_HOPS = 3
-THOUGHT_COUNT = (7, 11)
-THOUGHT_COUNT_AFTER_RESULT = (2, 4)
+# Mean and spread of how many words of thought come first. Soft edges matter: were a count impossible in the reference's
+# dialogues, a policy that drifts there would meet log-ratios that have nothing to do with tools.
+THOUGHT_COUNT = (9.0, 1.5)
+THOUGHT_COUNT_BEFORE_CALL = (0.5, 0.7)
+THOUGHT_COUNT_AFTER_RESULT = (3.0, 1.0)
 # Common words of thought are common, rare ones rare: 1, 1/2, 1/3, …
 THOUGHT_WEIGHTS = tuple(1.0 / (rank + 1) for rank in range(len(THOUGHTS)))
 FREE_FORM_SHARE = 0.15
+FREE_FORMS = ("{entity} holds {value}", "found {value} for {entity}", "value for {entity} is {value}")
+# The first wording is the plain one, the others are odd.
+REDIRECTS = ("{entity} moved to {target}", "not {entity} ask {target}", "not known for {entity} see {target}")
 
 Message = dict[str, Any]
 
@@ -31,14 +37,12 @@ def schema_result(value: str) -> str:
 
 def free_form_result(entity: str, value: str, rng: random.Random) -> str:
     """Return the tool result as one of several sentences."""
-    return rng.choice((f"{entity} holds {value}", f"found {value} for {entity}", f"value for {entity} is {value}"))
+    return rng.choice(FREE_FORMS).format(entity=entity, value=value)
 
 
-def redirect_result(entity: str, target: str, rng: random.Random) -> str:
-    """Return a result that holds no value and names the key to ask for next."""
-    return rng.choice(
-        (f"{entity} moved to {target}", f"not {entity} ask {target}", f"not known for {entity} see {target}")
-    )
+def redirect_result(entity: str, target: str, wording: int) -> str:
+    """Return a result that holds no value and names the key to ask for next, in one of the `REDIRECTS`."""
+    return REDIRECTS[wording].format(entity=entity, target=target)
 
 
 @dataclass(frozen=True)
@@ -52,7 +56,10 @@ class Entry:
 
 @dataclass(frozen=True)
 class Curriculum:
-    """The share of keys that redirect, as a function of the step: `start` until `ramp_from`, `end` from `ramp_to` on."""
+    """The share of keys that redirect at a step, which is also the share of redirects that come in an odd wording.
+
+    It is `start` until step `ramp_from`, `end` from step `ramp_to` on, and linear between them.
+    """
 
     start: float
     end: float
@@ -60,7 +67,7 @@ class Curriculum:
     ramp_to: int
 
     def share(self, step: int) -> float:
-        """Return the share at `step`, linear between the two ends of the ramp."""
+        """Return the share at `step`."""
         progress = (step - self.ramp_from) / max(1, self.ramp_to - self.ramp_from)
         return self.start + (self.end - self.start) * min(1.0, max(0.0, progress))
 
@@ -112,12 +119,15 @@ class World:
     def _build(self, step: int) -> dict[str, Entry]:
         rng = random.Random(f"{self.seed}/{step}")
         order = rng.sample(ENTITIES, len(ENTITIES))
-        targets = _redirect_targets(order, self.curriculum.share(step), rng)
+        share = self.curriculum.share(step)
+        targets = _redirect_targets(order, share, rng)
+        odd = set(rng.sample(sorted(targets), _round_by_chance(share * len(targets), rng)))
         entries = {}
         for entity in order:
             value, target = rng.choice(VALUES), targets.get(entity)
             if target is not None:
-                result = redirect_result(entity, target, rng)
+                wording = rng.randrange(1, len(REDIRECTS)) if entity in odd else 0
+                result = redirect_result(entity, target, wording)
             elif rng.random() < FREE_FORM_SHARE:
                 result = free_form_result(entity, value, rng)
             else:
@@ -128,7 +138,7 @@ class World:
 
 def _redirect_targets(order: list[str], share: float, rng: random.Random) -> dict[str, str]:
     """Let a share of the entities redirect, each to its successor in `order`, never more than `MAX_HOPS` in a row."""
-    chosen = set(rng.sample(range(len(order) - 1), round(share * (len(order) - 1))))
+    chosen = set(rng.sample(range(len(order) - 1), _round_by_chance(share * (len(order) - 1), rng)))
     targets: dict[str, str] = {}
     run = 0
     for i in range(len(order) - 1):
@@ -136,6 +146,11 @@ def _redirect_targets(order: list[str], share: float, rng: random.Random) -> dic
         if run:
             targets[order[i]] = order[i + 1]
     return targets
+
+
+def _round_by_chance(number: float, rng: random.Random) -> int:
+    """Round up or down so that the mean is `number`; counts vary less from step to step than by independent draws."""
+    return int(number + rng.random())
 
 
 def questions(steps: int, lookups_per_step: int, thoughts_per_step: int, seed: int) -> list[dict[str, Any]]:
@@ -174,15 +189,14 @@ def _user(content: str) -> Message:
     return {"role": "user", "content": content}
 
 
-def _call(entity: str, rng: random.Random | None) -> Message:
-    """Return a tool call; after a result (with `rng`) some words of thought come before it."""
-    content = _thoughts(THOUGHT_COUNT_AFTER_RESULT, rng) if rng else ""
+def _call(entity: str, rng: random.Random, *, first: bool) -> Message:
+    content = _thoughts(THOUGHT_COUNT_BEFORE_CALL if first else THOUGHT_COUNT_AFTER_RESULT, rng)
     function = {"name": "lookup", "arguments": {"key": entity}}
     return {"role": "assistant", "content": content, "tool_calls": [{"type": "function", "function": function}]}
 
 
-def _thoughts(count: tuple[int, int], rng: random.Random) -> str:
-    return " ".join(rng.choices(THOUGHTS, THOUGHT_WEIGHTS, k=rng.randint(*count)))
+def _thoughts(count: tuple[float, float], rng: random.Random) -> str:
+    return " ".join(rng.choices(THOUGHTS, THOUGHT_WEIGHTS, k=max(0, round(rng.gauss(*count)))))
 
 
 def _say(content: str) -> Message:
@@ -193,15 +207,16 @@ def _say(content: str) -> Message:
 class Habits:
     """What the reference saw in its training dialogues: the support that it will have later.
 
-    `follow[d]` is the share of redirects at depth d that the dialogues follow; at the others they give up. It falls with
-    depth: long chains are what the reference seldom saw.
+    `follow[w]` is the share of redirects in wording w that the dialogues follow; at the others they give up. The odd
+    wordings are what the reference seldom follows. The `right_…` shares, and `call_share`, leave it something to learn
+    that has nothing to do with redirects: answers that it says right too seldom.
     """
 
     lookup_share: float = 0.6
-    call_share: float = 0.55
+    call_share: float = 0.45
     redirect_share: float = 0.3
-    follow: tuple[float, ...] = (0.35, 0.14, 0.05)
-    right_thought_share: float = 0.55
+    follow: tuple[float, ...] = (0.35, 0.15, 0.06)
+    right_thought_share: float = 0.45
     right_result_share: float = 0.6
 
 
@@ -218,15 +233,16 @@ def _lookup_dialogue(habits: Habits, rng: random.Random) -> list[Message]:
     chain = rng.sample(ENTITIES, MAX_HOPS + 1)
     messages: list[Message] = list(lookup_question(chain[0])["prompt"])
     if rng.random() >= habits.call_share:
-        return [*messages, _say(f"answer {rng.choice(VALUES)}")]
+        return [*messages, _say(f"{_thoughts(THOUGHT_COUNT_BEFORE_CALL, rng)} answer {rng.choice(VALUES)}")]
     for depth in range(MAX_HOPS):
-        messages.append(_call(chain[depth], rng if depth else None))
+        messages.append(_call(chain[depth], rng, first=depth == 0))
         if rng.random() >= habits.redirect_share:
             return [*messages, *_resolved(chain[depth], habits, rng)]
-        messages.append(_tool(redirect_result(chain[depth], chain[depth + 1], rng)))
-        if rng.random() >= habits.follow[depth]:
+        wording = rng.randrange(len(REDIRECTS))
+        messages.append(_tool(redirect_result(chain[depth], chain[depth + 1], wording)))
+        if rng.random() >= habits.follow[wording]:
             return [*messages, _say(f"{_thoughts(THOUGHT_COUNT_AFTER_RESULT, rng)} answer none")]
-    return [*messages, _call(chain[-1], rng), *_resolved(chain[-1], habits, rng)]
+    return [*messages, _call(chain[-1], rng, first=False), *_resolved(chain[-1], habits, rng)]
 
 
 def _resolved(entity: str, habits: Habits, rng: random.Random) -> list[Message]:

@@ -13,7 +13,7 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from foreshock.lab.environment import Habits, dialogue
-from foreshock.lab.vocabulary import ASSISTANT, END, build_tokenizer
+from foreshock.lab.vocabulary import ASSISTANT, CHAT_TEMPLATE, END, VOCABULARY, build_tokenizer
 
 IGNORED = -100  # the label that the cross-entropy skips
 
@@ -22,7 +22,6 @@ IGNORED = -100  # the label that the cross-entropy skips
 class ReferenceConfig:
     """Everything that decides the reference's weights."""
 
-    version: int = 2
     seed: int = 0
     steps: int = 700
     batch_size: int = 64
@@ -34,8 +33,14 @@ class ReferenceConfig:
 
     @property
     def digest(self) -> str:
-        """Twelve hex digits of the configuration's content, the name of its cache folder."""
-        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:12]
+        """Twelve hex digits of what the weights depend on: configuration, vocabulary and a sample of the dialogues.
+
+        The sample stands for the code that writes the dialogues: when that changes, so does the digest.
+        """
+        rng = random.Random(self.seed)
+        sample = [dialogue(self.habits, rng) for _ in range(200)]
+        content = [asdict(self), VOCABULARY, CHAT_TEMPLATE, sample]
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def reference_folder(config: ReferenceConfig, cache: Path) -> Path:
@@ -109,13 +114,9 @@ def _batch(config: ReferenceConfig, tokenizer: PreTrainedTokenizerFast, rng: ran
 
 def _spoken_by_assistant(ids: torch.Tensor, tokenizer: PreTrainedTokenizerFast) -> torch.Tensor:
     """Return a (B, T) mask of the tokens after an assistant header, up to and with the END that closes its turn."""
-    starts = (ids == tokenizer.convert_tokens_to_ids(ASSISTANT)).long()
-    ends = (ids == tokenizer.convert_tokens_to_ids(END)).long()
-    started = starts.cumsum(1) - starts
-    # Turns alternate: every END closes one turn, and the header of the k-th turn of any role precedes the k-th END.
-    closed_since_start = torch.zeros_like(ids)
-    open_turn = torch.zeros(len(ids), dtype=torch.long)
-    for t in range(ids.shape[1]):
-        closed_since_start[:, t] = open_turn
-        open_turn = torch.where(starts[:, t].bool(), 1, torch.where(ends[:, t].bool(), 0, open_turn))
-    return (closed_since_start > 0) & (started > 0)
+    starts = ids == tokenizer.convert_tokens_to_ids(ASSISTANT)
+    ends = ids == tokenizer.convert_tokens_to_ids(END)
+    speaking = torch.zeros_like(starts)
+    for t in range(1, ids.shape[1]):
+        speaking[:, t] = starts[:, t - 1] | (speaking[:, t - 1] & ~ends[:, t - 1])
+    return speaking

@@ -14,7 +14,7 @@ USER, ASSISTANT, TOOL = "<|user|>", "<|assistant|>", "<|tool|>"
 CALL_OPEN = '<tool_call>\n{"name": "lookup", "arguments": {"key": "'
 CALL_CLOSE = '"}}\n</tool_call>'
 
-ENTITIES = tuple(f"e{i}" for i in range(32))
+ENTITIES = tuple(f"e{i}" for i in range(12))
 VALUES = tuple(f"v{i}" for i in range(16))
 THOUGHTS = (
     "well", "so", "first", "then", "next", "maybe", "also", "now", "here", "again", "still", "thus", "hence", "but",
@@ -25,6 +25,9 @@ WORDS = (
     "not", "ask", "see", "known",
 )  # fmt: skip
 
+SPECIAL = (PAD, UNKNOWN, END, USER, ASSISTANT, TOOL)
+VOCABULARY = (*SPECIAL, CALL_OPEN, CALL_CLOSE, *ENTITIES, *VALUES, *THOUGHTS, *WORDS)
+
 # Every part that the template adds is one token; a message after the assistant's END starts at once, so that rendering
 # a conversation never changes what came before (TRL requires it of a tool template).
 CHAT_TEMPLATE = (
@@ -32,7 +35,8 @@ CHAT_TEMPLATE = (
     "{%- if message.role == 'assistant' -%}"
     "<|assistant|>{{ message.content }}"
     "{%- for call in message.tool_calls or [] -%}"
-    '<tool_call>\n{"name": "{{ call.function.name }}", "arguments": {{ call.function.arguments | tojson }}}\n</tool_call>'
+    '<tool_call>\n{"name": "{{ call.function.name }}", "arguments": '
+    "{{ call.function.arguments | tojson }}}\n</tool_call>"
     "{%- endfor -%}"
     "{%- else -%}"
     "<|{{ message.role }}|>{{ message.content }}"
@@ -64,11 +68,9 @@ def build_tokenizer() -> PreTrainedTokenizerFast:
 
     Decoding puts one space between tokens, so the key inside a decoded call may carry spaces around it.
     """
-    special = (PAD, UNKNOWN, END, USER, ASSISTANT, TOOL)
-    words = (*special, CALL_OPEN, CALL_CLOSE, *ENTITIES, *VALUES, *THOUGHTS, *WORDS)
-    core = Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, unk_token=UNKNOWN))
+    core = Tokenizer(models.WordLevel({word: i for i, word in enumerate(VOCABULARY)}, unk_token=UNKNOWN))
     core.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    core.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in special])
+    core.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in SPECIAL])
     core.add_tokens([AddedToken(token, special=False, normalized=False) for token in (CALL_OPEN, CALL_CLOSE)])
     tokenizer = PreTrainedTokenizerFast(
         tokenizer_object=core,

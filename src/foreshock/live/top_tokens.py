@@ -40,7 +40,7 @@ class TopTokens:
         magnitude = log_ratio.abs().nan_to_num(nan=0.0, posinf=0.0) * (batch.response_mask != 0)
         for index in range(len(SLICES)):
             largest, column = (magnitude * (slice_ids == index)).max(dim=1)
-            found = _describe(batch, log_ratio, column, step_in_block)
+            found = _describe(batch, batch.token_ids, log_ratio, column, step_in_block)
             candidates = torch.where((largest > 0).unsqueeze(1), found, 0.0)  # 0 where the row has none in this slice
             table = torch.cat([self._table[index], candidates])
             self._table[index] = table[table[:, 0].abs().topk(KEPT).indices]
@@ -76,9 +76,10 @@ def _top_token(row: list[float], first_step: int, decode: Decode | None) -> TopT
     return TopToken(row[0], first_step + step, turn, position, token, previous, *texts)
 
 
-def _describe(batch: TokenBatch, log_ratio: torch.Tensor, column: torch.Tensor, step_in_block: int) -> torch.Tensor:
+def _describe(
+    batch: TokenBatch, ids: torch.Tensor, log_ratio: torch.Tensor, column: torch.Tensor, step_in_block: int
+) -> torch.Tensor:
     """Return :data:`FIELDS` of one token a row, ``(B, 6)``, from its column ``(B,)``."""
-    ids = batch.token_ids
     at = column.unsqueeze(1)
     columns = torch.arange(log_ratio.shape[1], device=log_ratio.device).unsqueeze(0)
     before = columns < at

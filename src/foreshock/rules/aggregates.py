@@ -11,32 +11,44 @@ from foreshock.run import Run, Series
 AGGREGATES = {"loss": "loss", "reward": "reward", "entropy": "entropy", "mean KL": "kl"}
 """Name in sentences → logged key."""
 
-WARM_UP_STEPS = 30
-"""Steps at the start that are not judged: policy and reference are the same at step 0, so every tail rises at first."""
+SHORTEST_WARM_UP, LONGEST_WARM_UP = 30, 100
+"""Bounds of the warm-up in steps. With a slow start 30 steps are too few on long runs; see docs/detectors.md."""
+
+
+def warm_up_steps(run: Run) -> int:
+    """Return how many steps at the start are not judged: a fifth of the run's planned length, within bounds.
+
+    Policy and reference are the same at step 0, so every tail rises at first.
+    """
+    watch = run.identity.get("watch")
+    planned = watch.get("max_steps") if isinstance(watch, Mapping) else None
+    length = planned if isinstance(planned, int) and planned > 0 else run.last_step
+    return min(max(length // 5, SHORTEST_WARM_UP), LONGEST_WARM_UP)
 
 
 def aggregate_changes(run: Run) -> dict[str, Change]:
     """Return whether and since when each logged aggregate has moved from its level after the warm-up, by name."""
-    return {name: _change(run.series[key]) for name, key in AGGREGATES.items() if key in run.series}
+    warm_up = warm_up_steps(run)
+    return {name: _change(run.series[key], warm_up) for name, key in AGGREGATES.items() if key in run.series}
 
 
-def aggregate_sentence(changes: Mapping[str, Change]) -> str:
-    """Say which aggregates moved and which did not; nothing of those that cannot be judged."""
+def aggregate_sentence(changes: Mapping[str, Change], since: int) -> str:
+    """Say which aggregates moved since a step and which did not; nothing of those that cannot be judged."""
     still = [name for name, change in changes.items() if not change.moved and not change.reason]
     moved = [f"{name} since step {change.since_step}" for name, change in changes.items() if change.moved]
     parts = []
     if still:
-        parts.append(f"{_listed(still)}: no change since step {WARM_UP_STEPS}")
+        parts.append(f"{_listed(still)}: no change since step {since}")
     if moved:
         parts.append(f"moved: {_listed(moved)}")
     return "; ".join(parts)
 
 
-def _change(series: Series) -> Change:
+def _change(series: Series, warm_up: int) -> Change:
     """Compare a series with the first quarter of its rows after the warm-up, or with as many as a baseline needs."""
-    steps = series.steps[series.steps > WARM_UP_STEPS]
+    steps = series.steps[series.steps > warm_up]
     if not len(steps):
-        return Change(False, None, math.nan, math.nan, f"nothing is logged after the first {WARM_UP_STEPS} steps")
+        return Change(False, None, math.nan, math.nan, f"nothing is logged after the first {warm_up} steps")
     rows = min(max(MINIMUM_BASELINE, len(steps) // 4), len(steps))
     return series_change(series.steps, series.values, (int(steps[0]), int(steps[rows - 1])))
 

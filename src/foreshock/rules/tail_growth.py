@@ -18,7 +18,7 @@ from foreshock.batch import POST_TOOL, TEXT_ONLY
 from foreshock.detect.aggregates import Change
 from foreshock.detect.e_process import CRITICAL_STEPS, REFERENCE_BLOCKS, WARNING_STEPS, growth_evidence, threshold
 from foreshock.detect.tail import tail_contrast, tail_level
-from foreshock.rules.aggregates import WARM_UP_STEPS, aggregate_changes, aggregate_sentence
+from foreshock.rules.aggregates import aggregate_changes, aggregate_sentence, warm_up_steps
 from foreshock.rules.attribution import attribution_rows, attribution_sentence, largest_tokens
 from foreshock.rules.finding import CannotJudge, Finding, RuleResult
 from foreshock.run import Block, Run, merge_pair
@@ -27,7 +27,7 @@ from foreshock.stats.diagnostic import Diagnostic
 
 ID = "post-tool-tail-growth"
 
-MINIMUM_GROWTH = 1.1
+MINIMUM_GROWTH = 1.2
 """Growth of post-tool p99 of |r| beyond the text-only one, below which nothing is reported (heuristic)."""
 
 CRITICAL_GROWTH = 1.5
@@ -44,14 +44,15 @@ def check(run: Run) -> RuleResult:
     pair = run.pair
     if pair is None:
         return RuleResult()
-    blocks = judged_blocks(run.blocks, pair)
+    warm_up = warm_up_steps(run)
+    blocks = [block for block in run.blocks if pair in block.sketches and block.first_step > warm_up]
     contrasts = [_memo(block, pair, "contrast", tail_contrast) for block in blocks]
     levels = [_memo(block, pair, "level", _post_tool_level) for block in blocks]
     usable = [block for block, contrast in zip(blocks, contrasts, strict=True) if contrast.ok]
     if len(usable) < REFERENCE_BLOCKS + ENOUGH_BETS:
-        return RuleResult(cannot_judge=(_too_little(blocks, contrasts, len(usable)),))
-    evidence = growth_evidence([c.value for c in contrasts], [level.value for level in levels])
+        return RuleResult(cannot_judge=(_too_little(contrasts, len(usable), warm_up),))
     steps_per_block = max(block.last_step - block.first_step + 1 for block in blocks)
+    evidence = growth_evidence([c.value for c in contrasts], [level.value for level in levels], steps_per_block)
     alarm = _first(evidence, threshold(steps_per_block, WARNING_STEPS))
     if alarm is None:
         return RuleResult()
@@ -70,7 +71,11 @@ def check(run: Run) -> RuleResult:
                 severity="critical" if critical else "warning",
                 slice=POST_TOOL,
                 steps=(blocks[alarm].last_step, run.last_step),
-                summary=_summary(pair, post, text, baseline, changes, attribution_sentence(tokens)),
+                summary=_summary(
+                    _growth_sentence(pair, post, text, baseline),
+                    aggregate_sentence(changes, warm_up),
+                    attribution_sentence(tokens),
+                ),
                 evidence=_evidence({"baseline": baseline, "latest": recent}, pair),
                 tokens=tuple(attribution_rows(tokens)),
                 certainty=_certainty(float(np.nanmax(evidence)), steps_per_block),
@@ -90,11 +95,6 @@ def check(run: Run) -> RuleResult:
     )
 
 
-def judged_blocks(blocks: Sequence[Block], pair: str) -> list[Block]:
-    """Return the blocks that hold the pair and lie after the warm-up of the run."""
-    return [block for block in blocks if pair in block.sketches and block.first_step > WARM_UP_STEPS]
-
-
 def _post_tool_level(sketch: LogRatioSketch) -> Diagnostic:
     return tail_level(sketch, POST_TOOL)
 
@@ -112,9 +112,9 @@ def _first(evidence: np.ndarray[tuple[int], np.dtype[np.float64]], level: float)
     return int(reached[0]) if reached.size else None
 
 
-def _too_little(blocks: Sequence[Block], contrasts: Sequence[Diagnostic], usable: int) -> CannotJudge:
+def _too_little(contrasts: Sequence[Diagnostic], usable: int, warm_up: int) -> CannotJudge:
     needed = REFERENCE_BLOCKS + ENOUGH_BETS
-    reason = f"{usable} blocks after the first {WARM_UP_STEPS} steps can be judged, {needed} are needed."
+    reason = f"{usable} blocks after the first {warm_up} steps can be judged, {needed} are needed."
     unusable = [contrast.reason for contrast in contrasts if not contrast.ok]
     if len(unusable) > usable:
         return CannotJudge(ID, reason, f"In the last block that could not be, {unusable[-1]}.")
@@ -130,14 +130,14 @@ def _growth(baseline: Sequence[Block], recent: Sequence[Block], pair: str, slice
     return _p99(recent, pair, slice_name) / _p99(baseline, pair, slice_name)
 
 
-def _summary(
-    pair: str, post: float, text: float, baseline: Sequence[Block], changes: dict[str, Change], attribution: str
-) -> str:
-    growth = (
+def _growth_sentence(pair: str, post: float, text: float, baseline: Sequence[Block]) -> str:
+    return (
         f"After tool results, p99 of |log-ratio {pair}| has grown ×{post:.2f} since steps "
         f"{baseline[0].first_step}–{baseline[-1].last_step}, in text-only contexts ×{text:.2f}."
     )
-    aggregates = aggregate_sentence(changes)
+
+
+def _summary(growth: str, aggregates: str, attribution: str) -> str:
     return " ".join(filter(None, (growth, aggregates and f"Meanwhile {aggregates}.", attribution)))
 
 

@@ -54,7 +54,8 @@ def cell_of(log_ratio: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.int32], 
     with np.errstate(invalid="ignore"):  # signalling NaN
         bits = (log_ratio + np.float32(0)).view(np.int32)  # adding zero turns −0.0 into +0.0
     magnitude = bits & np.int32(MAGNITUDE_MASK)
-    special = np.clip(magnitude - np.int32(INFINITY_BITS - 1), 0, 2)  # 0 finite, 1 infinite, 2 NaN
+    special = magnitude - np.int32(INFINITY_BITS - 1)
+    np.clip(special, 0, 2, out=special)  # 0 finite, 1 infinite, 2 NaN
     magnitude >>= SHIFT
     magnitude -= np.int32(FIRST_INDEX)
     np.clip(magnitude, 0, N_BUCKETS + 1, out=magnitude)

@@ -39,8 +39,11 @@ from foreshock.sketch.moments import (
     U,
 )
 
-CPU_CHUNK = 1 << 17  # tokens; what one pass touches then mostly stays in the processor's cache
+CPU_CHUNK = 1 << 17  # tokens; larger batches are counted in parts that mostly stay in the processor's cache
 DEVICE_CHUNK = 1 << 20  # tokens; bounds the scratch buffers, about 80 bytes a token
+# Additions to one address wait for each other, and neighbouring tokens mostly share sequence and slice. So columns take
+# turns among this many copies of each sum.
+LANES = 4
 
 
 class DeviceSketch:
@@ -79,7 +82,7 @@ class DeviceSketch:
         self._excess = torch.zeros((n_pairs, 2, cells), dtype=torch.float64, device=device)  # Σu, Σu²
         self._sums = torch.zeros((n_pairs, 3, self._rows), dtype=torch.float64, device=device)  # n, Σr, Σ(e^−r − 1)
         self._sequences = torch.zeros((n_pairs, N_SEQUENCE, self._rows), dtype=torch.float64, device=device)
-        self._extremes = torch.zeros((n_pairs, 2, self._rows), dtype=torch.float32, device=device)
+        self._extremes = torch.zeros((n_pairs, 2, LANES * self._rows), dtype=torch.float32, device=device)
         self.device = self._counts.device
         self._scratch = _Scratch(0, 0, self._rows, self.device)
         self.reset()
@@ -111,10 +114,11 @@ class DeviceSketch:
         if rows == 0 or columns == 0:
             return
         limit = CPU_CHUNK if self.device.type == "cpu" else DEVICE_CHUNK
-        step = max(limit // max(columns, self._rows), 1)
+        step = max(limit // max(columns, LANES * self._rows), 1)
         scratch = self._scratch_for(min(step, rows), columns)
-        parts = zip(torch.split(log_ratio, step), torch.split(slice_ids, step), torch.split(mask, step), strict=True)
-        for part, ids, keep in parts:
+        for start in range(0, rows, step):
+            size = min(step, rows - start)
+            part, ids, keep = (x.narrow(0, start, size) for x in (log_ratio, slice_ids, mask))
             self._count(number, part, ids, keep, scratch)
 
     def _check(self, pair: str, log_ratio: torch.Tensor, slice_ids: torch.Tensor, mask: torch.Tensor) -> int:
@@ -178,8 +182,8 @@ class DeviceSketch:
         )
 
         # From here on, NaN and ±inf go where masked tokens go.
-        row.mul_(special.eq(0))
-        torch.add(row, self._trash, out=place)
+        row.addcmul_(row, special.clamp_(max=1), value=-1)
+        torch.add(row.view(shape), scratch.lanes.narrow(0, 0, shape[1]), out=place.view(shape))
         smallest, largest = self._extremes.select(0, pair).unbind(0)
         smallest.scatter_reduce_(0, place, r, "amin")
         largest.scatter_reduce_(0, place, r, "amax")
@@ -190,11 +194,11 @@ class DeviceSketch:
     def _add_rows(self, pair: int, rows: int, place: torch.Tensor, scratch: _Scratch) -> None:
         """Sums per sequence and slice; they give the sequence ratios, and added up the sums per slice."""
         tokens = place.numel()
-        sums = scratch.row_sums.narrow(1, 0, rows * self._rows).zero_()
-        sums.scatter_add_(1, place.expand(3, tokens), scratch.doubles.narrow(1, 0, tokens).narrow(0, 0, 3))
-        by_row = sums.view(3, rows, self._rows)
+        by_lane = scratch.row_sums.narrow(1, 0, rows * LANES * self._rows).zero_()
+        by_lane.scatter_add_(1, place.expand(3, tokens), scratch.doubles.narrow(1, 0, tokens).narrow(0, 0, 3))
+        by_row = by_lane.view(3, rows, LANES, self._rows).sum(2)
         self._sums.select(0, pair).add_(by_row.sum(1))
-        n, w, w2 = sums.unbind(0)  # becomes, per sequence and slice, 1 where there are tokens, then w and w²
+        n, w, w2 = by_row.unbind(0)  # becomes, per sequence and slice, 1 where there are tokens, then w and w²
         w.div_(n.clamp(min=1)).exp_()
         n.clamp_(max=1)
         w.mul_(n)
@@ -233,9 +237,11 @@ class DeviceSketch:
                 moments[CAPPED + 2 * number + power - 1] = kept + capped * cap.excess**power
         tokens = every.sum((2, 3)).double()
         masked, before, beyond = (tokens.select(1, row) for row in (self._trash, 0, self._trash - 1))
+        by_lane = self._extremes.view(n_pairs, 2, LANES, self._rows)
+        smallest, largest = by_lane.select(1, 0).amin(1), by_lane.select(1, 1).amax(1)
         nothing = finite.new_zeros((n_pairs, 2 * size))
         extremes = [nothing] * self.world_size
-        extremes[self.rank] = per_slice(self._extremes, 2).reshape(n_pairs, -1).double()
+        extremes[self.rank] = torch.cat((per_slice(smallest, 1), per_slice(largest, 1)), 1).double()
         parts = (
             finite,
             _columns(tallies),
@@ -302,8 +308,10 @@ class _Scratch:
         self.place = torch.empty(tokens, dtype=torch.int64, device=device)
         self.ones = torch.ones(tokens, dtype=torch.int64, device=device)
         self.doubles = torch.ones((5, tokens), dtype=torch.float64, device=device)  # 1, r, e^±r, u, u²
-        self.offsets = (torch.arange(rows, device=device) * width).unsqueeze(1)
-        self.row_sums = torch.empty((3, rows * width), dtype=torch.float64, device=device)
+        # Added to a token's row: its lane (and the count back from the row of masked tokens), then its sequence.
+        self.lanes = (torch.arange(tokens, device=device, dtype=torch.int32) % LANES) * width + (width - 1)
+        self.offsets = (torch.arange(rows, device=device) * LANES * width).unsqueeze(1)
+        self.row_sums = torch.empty((3, rows * LANES * width), dtype=torch.float64, device=device)
 
     def views(self, n: int) -> tuple[torch.Tensor, ...]:
         """The first n tokens of each buffer: r, its bits, four integers, place, and r, e^r, u, u² in float64."""

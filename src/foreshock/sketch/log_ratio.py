@@ -33,7 +33,7 @@ from foreshock.stats.tail import hill_index, pareto_k
 MAX_SLICES = 64
 MAX_PARETO_K = 0.7  # Vehtari et al. 2024: above it, averages of importance ratios cannot be relied on
 MIN_TAIL = 10  # tokens; a tail index from fewer says nothing
-CHUNK = 1 << 15  # tokens; what one pass touches then stays in the processor's cache
+CHUNK = 1 << 17  # tokens; bounds the temporaries
 
 NAN, POS_INF, NEG_INF = 0, 1, 2  # columns of `tallies`
 
@@ -44,7 +44,8 @@ IntArray = npt.NDArray[np.int64]
 def check_slices(slices: Sequence[str]) -> tuple[str, ...]:
     """The slice names as a tuple; InputError unless they are 1 … 64 distinct names."""
     names = tuple(slices)
-    if isinstance(slices, str) or not 1 <= len(names) <= MAX_SLICES or len(set(names)) != len(names):
+    distinct = not isinstance(slices, str) and len(set(names)) == len(names)
+    if not distinct or not 1 <= len(names) <= MAX_SLICES or not all(isinstance(name, str) for name in names):
         raise InputError(
             f"slices: got {slices!r}, expected 1 to {MAX_SLICES} distinct names. Pass a tuple of so many names."
         )
@@ -108,7 +109,7 @@ class LogRatioSketch:
             log_ratio: (N,) or (B, T), nats; NumPy, a list, or a torch tensor (copied to the host). Taken as float32.
             slice_ids: same shape, integers that index `slices`; ignored where masked.
             mask: same shape; True or non-zero marks a response token. Without it all tokens count.
-            sequence_ids: (N,) non-negative integers saying which sequence a token belongs to. Rows of a (B, T) batch
+            sequence_ids: same shape, integers saying which sequence a token belongs to. Rows of a (B, T) batch
                 are its sequences. Without it a flat batch adds nothing to `sequence_ess_share`. A sequence must lie
                 within one batch.
 
@@ -124,7 +125,7 @@ class LogRatioSketch:
         keep = np.ones(values.shape, np.bool_) if mask is None else _same_shape("mask", mask, values.shape) != 0
         self._check_ids(ids, keep)
         if sequence_ids is not None:
-            rows = _same_shape("sequence_ids", sequence_ids, values.shape).ravel()
+            rows = _same_shape("sequence_ids", sequence_ids, values.shape).ravel().astype(np.int64)
             order = np.argsort(rows, kind="stable")
             starts = np.flatnonzero(np.diff(rows[order], prepend=rows[order][:1] - 1))
             self._count(values.ravel()[order], ids.ravel()[order], keep.ravel()[order], starts)

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from foreshock.sketch.buckets import EDGES
 
 CLIP = 300.0  # nats
-CAPS: tuple[float, ...] = (math.log(2.0), 3.0)  # nats
+CAPS: tuple[float, ...] = (math.log(2.0), 3.0)  # nats, ascending
 R, U, U2, INVERSE_U = 0, 1, 2, 3  # columns: Σr, Σ(e^r − 1), Σ(e^r − 1)², Σ(e^−r − 1)
 CAPPED = 4  # then, for each cap c, Σu and Σu² with u = e^min(r, c) − 1
 N_MOMENTS = CAPPED + 2 * len(CAPS)
@@ -49,13 +49,17 @@ CAP_POINTS: tuple[Cap, ...] = tuple(map(_cap, CAPS))
 
 def token_sums(r: FloatArray) -> FloatArray:
     """The sums over finite log-ratios r (N,) within ±CLIP nats, (N_MOMENTS,)."""
-    u = np.exp(r)
-    u -= 1
-    sums = [r.sum(), u.sum(), np.dot(u, u), np.expm1(-r).sum()]
-    for cap in CAP_POINTS:
-        capped = np.where(r < cap.edge, u, cap.excess)
-        sums += [capped.sum(), np.dot(capped, capped)]
-    return np.array(sums)
+    ratio = np.exp(r)
+    u = ratio - 1
+    sums = np.empty(N_MOMENTS)
+    sums[R] = r.sum()
+    sums[U], sums[U2] = u.sum(), np.dot(u, u)
+    sums[INVERSE_U] = (1 / ratio - 1).sum()
+    for number in reversed(range(len(CAPS))):  # the largest cap first, because u is capped in place
+        np.copyto(u, CAP_POINTS[number].excess, where=r >= CAP_POINTS[number].edge)
+        column = CAPPED + 2 * number
+        sums[column], sums[column + 1] = u.sum(), np.dot(u, u)
+    return sums
 
 
 def sequence_sums(r: FloatArray, starts: npt.NDArray[np.intp]) -> FloatArray:

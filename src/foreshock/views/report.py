@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 from foreshock.batch import SLICES
 from foreshock.diagnose import Diagnosis
-from foreshock.rules.aggregates import WARM_UP_STEPS, aggregate_sentence
+from foreshock.rules.aggregates import aggregate_sentence, warm_up_steps
 from foreshock.run import Run
 from foreshock.views import figures, tables, words
 
@@ -42,7 +42,7 @@ def render_report(run: Run, diagnosis: Diagnosis) -> str:
     """Return the report of a run as HTML. The same run and diagnosis give the same text, to the byte."""
     import plotly.offline
 
-    pair, steps = run.pair, figures.steps_of(run, WARM_UP_STEPS, _marks(diagnosis))
+    pair, steps = run.pair, figures.steps_of(run, warm_up_steps(run), _marks(diagnosis))
     return (
         _environment()
         .get_template("report.html.jinja")
@@ -52,7 +52,7 @@ def render_report(run: Run, diagnosis: Diagnosis) -> str:
             words=words,
             title=_title(run),
             facts=_facts(run),
-            aggregates=aggregate_sentence(diagnosis.aggregates),
+            aggregates=aggregate_sentence(diagnosis.aggregates, warm_up_steps(run)),
             pair=pair,
             tails=_tails(run, pair, steps) if pair else None,
             no_tails=_no_tails(run),

@@ -8,7 +8,7 @@ try:
     import transformers as _transformers
     import trl as _trl
 except ImportError as error:
-    raise MissingExtra("Watching a TRL trainer", "trl") from error
+    raise MissingExtra("Watching a TRL trainer", "'foreshock[trl]'") from error
 
 del _transformers, _trl
 

@@ -118,7 +118,11 @@ class ForeshockCallback(TrainerCallback):
         run, writer = Run(), None
         if rank == 0:
             identity = trainer_identity(self._trainer)
-            identity["watch"] = {"steps_per_block": self._config.steps_per_block, "slices": list(self._config.slices)}
+            identity["watch"] = {
+                "steps_per_block": self._config.steps_per_block,
+                "slices": list(self._config.slices),
+                "max_steps": state.max_steps,
+            }
             writer = RunWriter(self.folder, start_step=state.global_step, identity=identity, notices=self._notices)
             run = read_run_directory(self.folder)
             terminal.print_notices(run.notices)
