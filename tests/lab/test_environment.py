@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import itertools
 import random
-import statistics
 
 import pytest
 
@@ -111,8 +110,7 @@ def test_dialogues_keep_the_habits():
     thoughts = [d for d in dialogues if d[0]["content"].startswith("think")]
     assert len(thoughts) / len(dialogues) == pytest.approx(1 - habits.lookup_share, abs=0.03)
     counts = [sum(word in THOUGHTS for word in d[1]["content"].split()) for d in thoughts]
-    assert statistics.mean(counts) == pytest.approx(THOUGHT_COUNT[0], abs=0.3)
-    assert statistics.stdev(counts) == pytest.approx(THOUGHT_COUNT[1], abs=0.3)
+    assert (min(counts), max(counts)) == THOUGHT_COUNT
     results = [d for d in dialogues if len(d) > 2]
     redirected = [d for d in results if not any(v in d[2]["content"].split() for v in VALUES)]
     followed = [d for d in redirected if d[3].get("tool_calls")]

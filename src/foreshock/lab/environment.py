@@ -15,11 +15,8 @@ from typing import Any
 from foreshock.lab.vocabulary import ENTITIES, THOUGHTS, VALUES
 
 MAX_HOPS = 3
-# Mean and spread of how many words of thought come first. Soft edges matter: were a count impossible in the reference's
-# dialogues, a policy that drifts there would meet log-ratios that have nothing to do with tools.
-THOUGHT_COUNT = (9.0, 1.5)
-THOUGHT_COUNT_BEFORE_CALL = (0.5, 0.7)
-THOUGHT_COUNT_AFTER_RESULT = (3.0, 1.0)
+THOUGHT_COUNT = (7, 11)
+THOUGHT_COUNT_AFTER_RESULT = (2, 4)
 # Common words of thought are common, rare ones rare: 1, 1/2, 1/3, …
 THOUGHT_WEIGHTS = tuple(1.0 / (rank + 1) for rank in range(len(THOUGHTS)))
 FREE_FORM_SHARE = 0.15
@@ -190,13 +187,13 @@ def _user(content: str) -> Message:
 
 
 def _call(entity: str, rng: random.Random, *, first: bool) -> Message:
-    content = _thoughts(THOUGHT_COUNT_BEFORE_CALL if first else THOUGHT_COUNT_AFTER_RESULT, rng)
+    content = "" if first else _thoughts(THOUGHT_COUNT_AFTER_RESULT, rng)
     function = {"name": "lookup", "arguments": {"key": entity}}
     return {"role": "assistant", "content": content, "tool_calls": [{"type": "function", "function": function}]}
 
 
-def _thoughts(count: tuple[float, float], rng: random.Random) -> str:
-    return " ".join(rng.choices(THOUGHTS, THOUGHT_WEIGHTS, k=max(0, round(rng.gauss(*count)))))
+def _thoughts(count: tuple[int, int], rng: random.Random) -> str:
+    return " ".join(rng.choices(THOUGHTS, THOUGHT_WEIGHTS, k=rng.randint(*count)))
 
 
 def _say(content: str) -> Message:
@@ -233,7 +230,7 @@ def _lookup_dialogue(habits: Habits, rng: random.Random) -> list[Message]:
     chain = rng.sample(ENTITIES, MAX_HOPS + 1)
     messages: list[Message] = list(lookup_question(chain[0])["prompt"])
     if rng.random() >= habits.call_share:
-        return [*messages, _say(f"{_thoughts(THOUGHT_COUNT_BEFORE_CALL, rng)} answer {rng.choice(VALUES)}")]
+        return [*messages, _say(f"answer {rng.choice(VALUES)}")]
     for depth in range(MAX_HOPS):
         messages.append(_call(chain[depth], rng, first=depth == 0))
         if rng.random() >= habits.redirect_share:

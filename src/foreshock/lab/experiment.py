@@ -46,7 +46,7 @@ class Experiment:
     lookups_per_step: int = 12
     thoughts_per_step: int = 8
     learning_rate: float = 3e-4
-    beta: float = 0.03
+    beta: float = 0.04
     grader_noise: float = 0.08
     curriculum: Curriculum = field(default_factory=lambda: Curriculum(0.02, 0.45, 30, 240))
     reference: ReferenceConfig = field(default_factory=ReferenceConfig)
@@ -99,9 +99,9 @@ def _trainer_config(experiment: Experiment, folder: Path) -> GRPOConfig:
         adam_beta2=0.99,
         beta=experiment.beta,
         scale_rewards="none",
-        # A noisy grader now and then rewards a word that was drawn against all odds. Cutting off what is a hundred
-        # times less likely than the likeliest word keeps accidents of that kind out of both slices.
-        min_p=0.01,
+        # A noisy grader now and then rewards a word that was drawn against all odds. Cutting off the words that are far
+        # less likely than the likeliest one keeps accidents of that kind out of both slices.
+        min_p=0.03,
         max_completion_length=72,
         max_tool_calling_iterations=5,
         shuffle_dataset=False,

@@ -45,7 +45,7 @@ def attribution_rows(found: Sequence[tuple[TopToken, float]]) -> list[dict[str, 
     groups: dict[tuple[str, str], list[tuple[TopToken, float]]] = defaultdict(list)
     for token, excess in found:
         groups[_name(token.text, token.token), _name(token.previous_text, token.previous)].append((token, excess))
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "token": name,
             "after": previous,
@@ -55,7 +55,7 @@ def attribution_rows(found: Sequence[tuple[TopToken, float]]) -> list[dict[str, 
         }
         for (name, previous), members in groups.items()
     ]
-    return sorted(rows, key=lambda row: -row["share of excess"])[:SHOWN]
+    return sorted(rows, key=lambda row: row["share of excess"], reverse=True)[:SHOWN]
 
 
 def _shares(

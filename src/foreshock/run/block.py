@@ -32,8 +32,9 @@ class TopToken:
     @classmethod
     def from_record(cls, values: Sequence[Any]) -> TopToken:
         """Rebuild a token from the list of its fields, in order."""
-        numbers, texts = values[:6], values[6:8]
-        return cls(float(numbers[0]), *map(int, numbers[1:]), *map(str, texts))
+        log_ratio, step, turn, position, token, previous, text, previous_text = values
+        places = int(step), int(turn), int(position)
+        return cls(float(log_ratio), *places, int(token), int(previous), str(text), str(previous_text))
 
 
 @dataclass(frozen=True, slots=True)
