@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from foreshock.detect.aggregates import MINIMUM_BASELINE, Change, series_change
 from foreshock.run import Run, Series
 
 AGGREGATES = {"loss": "loss", "reward": "reward", "entropy": "entropy", "mean KL": "kl"}
 """Name in sentences → logged key."""
+
+SMALLEST_SHARE = 0.15
+"""A move of less than this share of the early level is no change to anyone who looks at the chart (heuristic)."""
+
+SMALLEST_SHIFT = 2.0
+"""The same for a series around zero, in standard deviations of one step (heuristic)."""
 
 SHORTEST_WARM_UP, LONGEST_WARM_UP = 30, 100
 """Bounds of the warm-up in steps. With a slow start 30 steps are too few on long runs; see docs/detectors.md."""
@@ -38,7 +45,7 @@ def aggregate_sentence(changes: Mapping[str, Change], since: int) -> str:
     moved = [f"{name} since step {change.since_step}" for name, change in changes.items() if change.moved]
     parts = []
     if still:
-        parts.append(f"{_listed(still)}: no change since step {since}")
+        parts.append(f"{_listed(still)}: no change beyond {SMALLEST_SHARE:.0%} since step {since}")
     if moved:
         parts.append(f"moved: {_listed(moved)}")
     return "; ".join(parts)
@@ -50,7 +57,15 @@ def _change(series: Series, warm_up: int) -> Change:
     if not len(steps):
         return Change(False, None, math.nan, math.nan, f"nothing is logged after the first {warm_up} steps")
     rows = min(max(MINIMUM_BASELINE, len(steps) // 4), len(steps))
-    return series_change(series.steps, series.values, (int(steps[0]), int(steps[rows - 1])))
+    change = series_change(series.steps, series.values, (int(steps[0]), int(steps[rows - 1])))
+    return change if change.moved and _matters(change) else replace(change, moved=False, since_step=None)
+
+
+def _matters(change: Change) -> bool:
+    """Say whether a move that is more than noise is also large enough to be noticed on a chart."""
+    if math.isnan(change.ratio):  # a series around zero, such as the loss, has no level to compare with
+        return abs(change.shift) >= SMALLEST_SHIFT
+    return abs(change.ratio - 1) >= SMALLEST_SHARE
 
 
 def _listed(names: Sequence[str]) -> str:

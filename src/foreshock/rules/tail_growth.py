@@ -4,7 +4,7 @@ What: the tail of |log-ratio| of response tokens after tool results stretches, a
 Why it matters: a few tokens then rule the importance-weighted update, before loss, reward, entropy or mean KL move.
 Known problems: it needs enough tokens of both slices in a block; where text-only tokens are missing it cannot judge. A
 policy that is still moving away from its reference after the warm-up looks like growth. Growth below
-:data:`MINIMUM_GROWTH` is not reported however certain it is; that bound is a heuristic.
+:data:`MINIMUM_GROWTH` is only noted however certain it is; that bound is a heuristic.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from foreshock.stats.diagnostic import Diagnostic
 ID = "post-tool-tail-growth"
 
 MINIMUM_GROWTH = 1.2
-"""Growth of post-tool p99 of |r| beyond the text-only one, below which nothing is reported (heuristic)."""
+"""Growth of post-tool p99 of |r|, and beyond the text-only one, below which there is only a note (heuristic)."""
 
 CRITICAL_GROWTH = 1.5
 """Growth from which on the finding is critical, when the evidence is ten times that of a warning (heuristic)."""
@@ -58,8 +58,8 @@ def check(run: Run) -> RuleResult:
         return RuleResult()
     baseline, recent = usable[:REFERENCE_BLOCKS], usable[-REFERENCE_BLOCKS:]
     post, text = (_growth(baseline, recent, pair, name) for name in (POST_TOOL, TEXT_ONLY))
-    if not post / text >= MINIMUM_GROWTH:
-        return RuleResult()
+    if not min(post, post / text) >= MINIMUM_GROWTH:
+        return RuleResult(_small_or_over(pair, blocks[alarm].last_step, run.last_step, post, text, baseline))
     certain = _first(evidence, threshold(steps_per_block, CRITICAL_STEPS)) is not None
     critical = certain and post / text >= CRITICAL_GROWTH
     changes = aggregate_changes(run)
@@ -128,6 +128,15 @@ def _p99(blocks: Sequence[Block], pair: str, slice_name: str) -> float:
 
 def _growth(baseline: Sequence[Block], recent: Sequence[Block], pair: str, slice_name: str) -> float:
     return _p99(recent, pair, slice_name) / _p99(baseline, pair, slice_name)
+
+
+def _small_or_over(
+    pair: str, alarm: int, last_step: int, post: float, text: float, baseline: Sequence[Block]
+) -> tuple[Finding, ...]:
+    """Keep an alarm whose growth is small, or has gone since, as a note: it was seen, and is no reason to act."""
+    summary = f"Evidence of growth was reached at step {alarm}, but by now it is small. "
+    note = Finding(ID, "note", summary + _growth_sentence(pair, post, text, baseline), (alarm, last_step), POST_TOOL)
+    return (note,)
 
 
 def _growth_sentence(pair: str, post: float, text: float, baseline: Sequence[Block]) -> str:
