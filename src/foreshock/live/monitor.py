@@ -22,7 +22,7 @@ from foreshock.live.counters import StepCounters
 from foreshock.live.merge import PendingSum, worker_rank
 from foreshock.live.top_tokens import TopTokens
 from foreshock.rules.finding import SEVERITIES, Finding
-from foreshock.run import Block, Run, RunWriter
+from foreshock.run import Block, EncodedSketches, Run, RunWriter
 from foreshock.sketch.device import DeviceSketch, unpack
 
 logger = logging.getLogger("foreshock")
@@ -248,7 +248,7 @@ class Monitor:
         seen = {pair: sketch for pair, sketch in sketches.items() if _has_tokens(sketch)}
         index = self.run.blocks[-1].index + 1 if self.run.blocks else 0
         tokens = top_tokens.unpack(top, first_step, self._world_size, self.config.decode)
-        block = Block(index, first_step, last_step, seen, self._world_size, counts, tokens)
+        block = Block(index, first_step, last_step, EncodedSketches.of(seen), self._world_size, counts, tokens)
         self.run.blocks.append(block)
         if self._writer is not None:
             self._writer.write_block(block)

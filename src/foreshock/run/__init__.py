@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from foreshock.run.block import Block, TopToken, judged_pair, merge_pair, segments
+from foreshock.run.block import Block, EncodedSketches, TopToken, judged_pair, merge_pair, segments
 from foreshock.run.directory import RunWriter, prepare_directory, read_findings, read_run_directory
 from foreshock.run.model import Run
 from foreshock.run.series import Series
@@ -11,6 +11,7 @@ open_run = read_run_directory
 
 __all__ = [
     "Block",
+    "EncodedSketches",
     "Run",
     "RunWriter",
     "Series",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, field
 from typing import Any
 
@@ -35,6 +35,33 @@ class TopToken:
         log_ratio, step, turn, position, token, previous, text, previous_text = values
         places = int(step), int(turn), int(position)
         return cls(float(log_ratio), *places, int(token), int(previous), str(text), str(previous_text))
+
+
+class EncodedSketches(Mapping[str, LogRatioSketch]):
+    """Sketches by pair, kept as the text that stands on disk and decoded on each access.
+
+    A few kilobytes instead of a hundred a pair, so that a run of any length that is being watched fits in memory.
+    """
+
+    def __init__(self, texts: Mapping[str, str]) -> None:
+        self.texts = dict(texts)
+
+    @classmethod
+    def of(cls, sketches: Mapping[str, LogRatioSketch]) -> EncodedSketches:
+        """Encode sketches."""
+        return cls({pair: codec.encode(sketch) for pair, sketch in sketches.items()})
+
+    def __getitem__(self, pair: str) -> LogRatioSketch:
+        return codec.decode(self.texts[pair])
+
+    def __contains__(self, pair: object) -> bool:
+        return pair in self.texts
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.texts)
+
+    def __len__(self) -> int:
+        return len(self.texts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +102,11 @@ class Block:
             "workers": self.workers,
             "counters": {name: list(values) for name, values in self.counters.items()},
             "top": {name: [astuple(token) for token in tokens] for name, tokens in self.top.items()},
-            "sketches": {pair: codec.encode(sketch) for pair, sketch in self.sketches.items()},
+            "sketches": dict(self._encoded().texts),
         }
+
+    def _encoded(self) -> EncodedSketches:
+        return self.sketches if isinstance(self.sketches, EncodedSketches) else EncodedSketches.of(self.sketches)
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Block:
@@ -86,6 +116,9 @@ class Block:
             CorruptRecord: a field is missing or of the wrong kind, or a sketch fails its checksum.
         """
         try:
+            sketches = EncodedSketches({str(pair): str(text) for pair, text in record["sketches"].items()})
+            for pair in sketches:
+                codec.decode(sketches.texts[pair])
             return cls(
                 index=int(record["block"]),
                 first_step=int(record["first_step"]),
@@ -96,7 +129,7 @@ class Block:
                     str(name): tuple(TopToken.from_record(token) for token in tokens)
                     for name, tokens in record["top"].items()
                 },
-                sketches={str(pair): codec.decode(text) for pair, text in record["sketches"].items()},
+                sketches=sketches,
             )
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise CorruptRecord(f"a block record cannot be read ({type(error).__name__}: {error})") from error
