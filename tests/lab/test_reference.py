@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import random
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -8,6 +10,7 @@ pytest.importorskip("trl")
 
 import torch
 
+from foreshock.lab import reference
 from foreshock.lab.environment import Habits
 from foreshock.lab.reference import IGNORED, ReferenceConfig, _batch, reference_folder, train_reference
 from foreshock.lab.vocabulary import ASSISTANT, END, build_tokenizer
@@ -45,9 +48,21 @@ def test_the_folder_is_content_addressed_and_reused(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == [folder.name]
 
 
-def test_only_what_the_assistant_says_is_learnt():
-    import random
+def test_a_folder_that_another_process_finished_meanwhile_stays(tmp_path, monkeypatch):
+    elsewhere = reference_folder(TINY, tmp_path / "elsewhere")
+    cache = tmp_path / "cache"
 
+    def train_while_another_finishes(config, tokenizer):
+        shutil.copytree(elsewhere, cache / elsewhere.name)
+        return train_reference(config, tokenizer)
+
+    monkeypatch.setattr(reference, "train_reference", train_while_another_finishes)
+    folder = reference_folder(TINY, cache)
+    assert [path.name for path in cache.iterdir()] == [folder.name]
+    assert (folder / "model.safetensors").read_bytes() == (elsewhere / "model.safetensors").read_bytes()
+
+
+def test_only_what_the_assistant_says_is_learnt():
     tokenizer = build_tokenizer()
     config = replace(TINY, batch_size=64, habits=Habits(redirect_share=0.8, follow=(1.0, 1.0, 1.0)))
     batch = _batch(config, tokenizer, random.Random(0))

@@ -38,7 +38,7 @@ def test_growth_after_tool_results_alone_is_found_and_said_in_plain_words():
     assert finding.slice == "post_tool"
     assert 90 < finding.steps[0] < 300
     assert "After tool results, p99 of |log-ratio policy/ref| has grown ×" in finding.summary
-    assert "loss, reward, entropy and mean KL: no change beyond 15% since step 60" in finding.summary
+    assert "loss, reward, entropy and mean KL: no change beyond 15% since step 37" in finding.summary
     assert finding.cause == "tool-conditioned support mismatch"
     assert any("not the optimiser" in sentence for sentence in finding.exclusions)
     assert any("hidden from loss, reward, entropy and mean KL" in sentence for sentence in finding.exclusions)

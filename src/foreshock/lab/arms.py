@@ -6,6 +6,7 @@ a second KL term on the post-tool tokens alone, whose weight follows the tail of
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -38,7 +39,7 @@ class TailWeight:
 
     def follow(self, p99: float) -> None:
         """Move the weight by one step; a step without post-tool tokens (NaN) leaves it as it is."""
-        if p99 == p99:
+        if not math.isnan(p99):
             error = min(0.5, max(-0.5, p99 / self.target - 1))
             self.value = min(self.high, max(self.low, self.value * (1 + 0.2 * error)))
 

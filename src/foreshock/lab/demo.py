@@ -15,6 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from foreshock.errors import MissingExtra
 
 try:
+    import torch
     from transformers import PrinterCallback, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
     from transformers.utils.logging import disable_progress_bar
     from trl import GRPOTrainer
@@ -24,7 +25,7 @@ except ImportError as error:
 import foreshock
 from foreshock.lab.experiment import Arm, Experiment, build_trainer
 
-STEPS_PER_BLOCK = 5
+STEPS_PER_BLOCK = 6
 """The demo is short, so its blocks are. The false-alarm share of null runs of this length is in docs/detectors.md."""
 
 MODELS = {"tiny": "a small tool-using agent", "smollm2": "SmolLM2-135M-Instruct with LoRA"}
@@ -48,6 +49,8 @@ def run(*, arm: Arm, seed: int, steps: int | None, model: str, run_dir: Path | N
         f"Arm [bold]{arm}[/bold]: {INTRODUCTION[arm]}. Seed {seed}.\n"
         "The share of tool results that redirect to another key rises on a schedule of its own (a curriculum)."
     )
+    if model == "tiny":
+        torch.set_num_threads(1)  # on matrices this small a second thread only waits, and one gives the same bits
     with console.status("Preparing the reference policy (half a minute the first time) …"):
         trainer = build()
     trainer.remove_callback(PrinterCallback)

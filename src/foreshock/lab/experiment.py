@@ -42,13 +42,13 @@ class Experiment:
 
     arm: Arm = "fixed"
     seed: int = 0
-    steps: int = 240
+    steps: int = 200
     lookups_per_step: int = 12
     thoughts_per_step: int = 8
     learning_rate: float = 3e-4
     beta: float = 0.04
     grader_noise: float = 0.08
-    curriculum: Curriculum = field(default_factory=lambda: Curriculum(0.02, 0.45, 30, 240))
+    curriculum: Curriculum = field(default_factory=lambda: Curriculum(0.02, 0.45, 30, 200))
     reference: ReferenceConfig = field(default_factory=ReferenceConfig)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import random
 import shutil
 from dataclasses import asdict, dataclass, field
@@ -47,16 +48,21 @@ def reference_folder(config: ReferenceConfig, cache: Path) -> Path:
     """Return the folder that holds the trained reference and its tokenizer, training it first where it is not cached.
 
     The folder's name is the digest of the configuration. It appears only when complete (written aside, then renamed).
+    Two processes that train the same reference at the same time do no harm: the first one's folder stays.
     """
     folder = cache / f"reference-{config.digest}"
     if folder.exists():
         return folder
-    aside = cache / f".{folder.name}.partial"
-    shutil.rmtree(aside, ignore_errors=True)
+    aside = cache / f".{folder.name}.{os.getpid()}"
     tokenizer = build_tokenizer()
     train_reference(config, tokenizer).save_pretrained(aside)
     tokenizer.save_pretrained(aside)
-    aside.rename(folder)
+    try:
+        aside.rename(folder)
+    except OSError:
+        if not folder.exists():
+            raise
+        shutil.rmtree(aside)
     return folder
 
 

@@ -23,14 +23,14 @@ SHORTEST_WARM_UP, LONGEST_WARM_UP = 30, 100
 
 
 def warm_up_steps(run: Run) -> int:
-    """Return how many steps at the start are not judged: a fifth of the run's planned length, within bounds.
+    """Return how many steps at the start are not judged: an eighth of the run's planned length, within bounds.
 
     Policy and reference are the same at step 0, so every tail rises at first.
     """
     watch = run.identity.get("watch")
     planned = watch.get("max_steps") if isinstance(watch, Mapping) else None
     length = planned if isinstance(planned, int) and planned > 0 else run.last_step
-    return min(max(length // 5, SHORTEST_WARM_UP), LONGEST_WARM_UP)
+    return min(max(length // 8, SHORTEST_WARM_UP), LONGEST_WARM_UP)
 
 
 def aggregate_changes(run: Run) -> dict[str, Change]:

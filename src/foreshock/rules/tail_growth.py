@@ -163,7 +163,7 @@ def _exclusions(text: float, changes: dict[str, Change]) -> tuple[str, ...]:
     if text < MINIMUM_GROWTH:
         found.append(f"The text-only tail is flat (×{text:.2f}): not the optimiser, which would move both slices.")
     if changes and not any(change.moved or change.reason for change in changes.values()):
-        found.append("No aggregate has moved: this failure is hidden from loss, reward, entropy and mean KL.")
+        found.append("Aggregates unchanged: this failure is hidden from loss, reward, entropy and mean KL.")
     return tuple(found)
 
 
