@@ -212,7 +212,7 @@ class Habits:
     lookup_share: float = 0.6
     call_share: float = 0.45
     redirect_share: float = 0.3
-    follow: tuple[float, ...] = (0.35, 0.2, 0.1)
+    follow: tuple[float, ...] = (0.35, 0.15, 0.06)
     right_thought_share: float = 0.45
     right_result_share: float = 0.6
 

@@ -36,19 +36,22 @@ class Experiment:
 
     `arm`: "fixed" holds the policy to a frozen reference by one KL weight; "drift_aware" adds a KL term on post-tool
     tokens; "constrained" has the tool follow redirects itself and answer in one form.
-    `curriculum`: how the share of redirecting keys rises, whatever the policy does.
+    `curriculum`: how the share of redirecting keys rises, whatever the policy does. The default one is still
+    rising when the default number of steps ends.
     `grader_noise`: the share of grades that are flipped, so that training never runs out of gradient.
+
+    The first 50 steps or so are burn-in: the policy starts at its reference (r = 0) and learns the plain task.
     """
 
     arm: Arm = "fixed"
     seed: int = 0
-    steps: int = 200
+    steps: int = 210
     lookups_per_step: int = 12
     thoughts_per_step: int = 8
     learning_rate: float = 3e-4
     beta: float = 0.04
     grader_noise: float = 0.08
-    curriculum: Curriculum = field(default_factory=lambda: Curriculum(0.02, 0.45, 30, 200))
+    curriculum: Curriculum = field(default_factory=lambda: Curriculum(0.02, 0.45, 30, 240))
     reference: ReferenceConfig = field(default_factory=ReferenceConfig)
 
 
@@ -87,7 +90,10 @@ def _trainer_config(experiment: Experiment, folder: Path) -> GRPOConfig:
     rows = (experiment.lookups_per_step + experiment.thoughts_per_step) * GENERATIONS
     workers = PartialState().num_processes
     if rows % (workers * GENERATIONS):
-        raise InputError(f"{rows // GENERATIONS} prompts a step cannot be shared out to {workers} workers")
+        raise InputError(
+            f"{rows // GENERATIONS} prompts a step cannot be shared out to {workers} workers: "
+            "choose lookups_per_step + thoughts_per_step as a multiple of the workers"
+        )
     return GRPOConfig(
         output_dir=str(folder / f"trainer-{experiment.arm}-{experiment.seed}"),
         seed=experiment.seed,
@@ -100,7 +106,9 @@ def _trainer_config(experiment: Experiment, folder: Path) -> GRPOConfig:
         beta=experiment.beta,
         scale_rewards="none",
         # A noisy grader now and then rewards a word that was drawn against all odds. Cutting off the words that are far
-        # less likely than the likeliest one keeps accidents of that kind out of both slices.
+        # less likely than the likeliest one keeps accidents of that kind out of both slices. The price: probability can
+        # gather below the cut, where nothing is drawn and nothing pushes back. After about 215 steps the constrained
+        # arm's text tail begins to slide for that reason, so runs are shorter than that.
         min_p=0.03,
         max_completion_length=72,
         max_tool_calling_iterations=5,
