@@ -79,8 +79,8 @@ def test_an_aggregate_that_moved_is_named_with_its_step():
     for step in range(200, 301):
         run.series["reward"].values[step - 1] += 0.4
     (finding,) = tail_growth.check(run).findings
-    assert "moved: reward since step " in finding.summary
-    assert "loss, entropy and mean KL: no change" in finding.summary
+    assert "loss, reward, entropy and mean KL: no change" in finding.summary
+    assert "Moved later: reward since step 20" in finding.summary
 
 
 def test_a_second_pass_reads_only_new_blocks(monkeypatch):

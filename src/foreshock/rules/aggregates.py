@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from foreshock.detect.aggregates import MINIMUM_BASELINE, Change, series_change
 from foreshock.run import Run, Series
 
@@ -33,10 +35,13 @@ def warm_up_steps(run: Run) -> int:
     return min(max(length // 8, SHORTEST_WARM_UP), LONGEST_WARM_UP)
 
 
-def aggregate_changes(run: Run) -> dict[str, Change]:
-    """Return whether and since when each logged aggregate has moved from its level after the warm-up, by name."""
-    warm_up = warm_up_steps(run)
-    return {name: _change(run.series[key], warm_up) for name, key in AGGREGATES.items() if key in run.series}
+def aggregate_changes(run: Run, until: int | None = None) -> dict[str, Change]:
+    """Return whether and since when each logged aggregate has moved from its level after the warm-up, by name.
+
+    With ``until``, as it stood at that step.
+    """
+    warm_up, last = warm_up_steps(run), run.last_step if until is None else until
+    return {name: _change(run.series[key], warm_up, last) for name, key in AGGREGATES.items() if key in run.series}
 
 
 def aggregate_sentence(changes: Mapping[str, Change], since: int) -> str:
@@ -51,13 +56,14 @@ def aggregate_sentence(changes: Mapping[str, Change], since: int) -> str:
     return "; ".join(parts)
 
 
-def _change(series: Series, warm_up: int) -> Change:
+def _change(series: Series, warm_up: int, last: int) -> Change:
     """Compare a series with the first quarter of its rows after the warm-up, or with as many as a baseline needs."""
-    steps = series.steps[series.steps > warm_up]
+    end = int(np.searchsorted(series.steps, last, side="right"))
+    steps = series.steps[:end][series.steps[:end] > warm_up]
     if not len(steps):
         return Change(False, None, math.nan, math.nan, f"nothing is logged after the first {warm_up} steps")
     rows = min(max(MINIMUM_BASELINE, len(steps) // 4), len(steps))
-    change = series_change(series.steps, series.values, (int(steps[0]), int(steps[rows - 1])))
+    change = series_change(series.steps[:end], series.values[:end], (int(steps[0]), int(steps[rows - 1])))
     return change if change.moved and _matters(change) else replace(change, moved=False, since_step=None)
 
 

@@ -11,6 +11,9 @@ from foreshock.run import Block, TopToken
 SHOWN = 5
 """Rows of the table."""
 
+LONGEST_TEXT = 20
+"""Characters of a token's text that are shown."""
+
 WORTH_SAYING = 0.3
 """Share of the excess from which on a single kind of token is named in a sentence (heuristic)."""
 
@@ -80,4 +83,5 @@ def _by_place(token: TopToken) -> str:
 def _name(text: str, token: int) -> str:
     if token < 0:
         return "(start)"
-    return repr(text) if text else f"id {token}"
+    shown = text if len(text) <= LONGEST_TEXT else text[:LONGEST_TEXT] + "…"
+    return repr(shown) if text else f"id {token}"

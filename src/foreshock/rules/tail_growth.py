@@ -62,7 +62,8 @@ def check(run: Run) -> RuleResult:
         return RuleResult(_small_or_over(pair, blocks[alarm].last_step, run.last_step, post, text, baseline))
     certain = _first(evidence, threshold(steps_per_block, CRITICAL_STEPS)) is not None
     critical = certain and post / text >= CRITICAL_GROWTH
-    changes = aggregate_changes(run)
+    alarm_step = blocks[alarm].last_step
+    then, now = aggregate_changes(run, until=alarm_step), aggregate_changes(run)
     tokens = largest_tokens(recent, POST_TOOL, _p99(baseline, pair, POST_TOOL))
     return RuleResult(
         (
@@ -70,17 +71,17 @@ def check(run: Run) -> RuleResult:
                 rule=ID,
                 severity="critical" if critical else "warning",
                 slice=POST_TOOL,
-                steps=(blocks[alarm].last_step, run.last_step),
-                summary=_summary(
+                steps=(alarm_step, run.last_step),
+                summary=_sentences(
                     _growth_sentence(pair, post, text, baseline),
-                    aggregate_sentence(changes, warm_up),
+                    _aggregates_then_and_now(then, now, alarm_step, warm_up),
                     attribution_sentence(tokens),
                 ),
                 evidence=_evidence({"baseline": baseline, "latest": recent}, pair),
                 tokens=tuple(attribution_rows(tokens)),
                 certainty=_certainty(float(np.nanmax(evidence)), steps_per_block),
                 cause=CAUSE,
-                exclusions=_exclusions(text, changes),
+                exclusions=_exclusions(text, then),
                 advice=(
                     "Keep a checkpoint from before this step. Hold post-tool tokens closer to the reference (a KL "
                     "weight of their own), constrain the tool's output, or widen the reference with dialogues that "
@@ -146,8 +147,19 @@ def _growth_sentence(pair: str, post: float, text: float, baseline: Sequence[Blo
     )
 
 
-def _summary(growth: str, aggregates: str, attribution: str) -> str:
-    return " ".join(filter(None, (growth, aggregates and f"Meanwhile {aggregates}.", attribution)))
+def _aggregates_then_and_now(then: dict[str, Change], now: dict[str, Change], alarm: int, warm_up: int) -> str:
+    sentence = aggregate_sentence(then, warm_up)
+    later = [name for name, change in now.items() if change.moved and name in then and not then[name].moved]
+    return _sentences(
+        sentence and f"When that was certain, at step {alarm}: {sentence}.",
+        "Moved later: " + ", ".join(f"{name} since step {now[name].since_step}" for name in later) + "."
+        if later
+        else "",
+    )
+
+
+def _sentences(*parts: str) -> str:
+    return " ".join(filter(None, parts))
 
 
 def _certainty(evidence: float, steps_per_block: int) -> str:
@@ -163,7 +175,7 @@ def _exclusions(text: float, changes: dict[str, Change]) -> tuple[str, ...]:
     if text < MINIMUM_GROWTH:
         found.append(f"The text-only tail is flat (×{text:.2f}): not the optimiser, which would move both slices.")
     if changes and not any(change.moved or change.reason for change in changes.values()):
-        found.append("Aggregates unchanged: this failure is hidden from loss, reward, entropy and mean KL.")
+        found.append("Aggregates unchanged at the alarm: the failure is hidden from loss, reward, entropy and mean KL.")
     return tuple(found)
 
 
