@@ -17,7 +17,7 @@ demo: setup
 	$(BIN)/foreshock demo
 
 test: setup
-	$(BIN)/python -m pytest -m 'not slow'
+	$(BIN)/python -m pytest -n auto -m 'not slow'
 
 test-slow: setup
 	$(BIN)/python -m pytest -m slow

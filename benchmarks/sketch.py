@@ -25,8 +25,10 @@ import torch.multiprocessing as mp
 from results import write_section
 
 from foreshock.sketch import LogRatioSketch
-from foreshock.sketch.codec import encode
+from foreshock.sketch.codec import decode, encode
 from foreshock.sketch.device import DeviceSketch, packed_length, unpack
+from foreshock.stats.ess import ess_share
+from foreshock.stats.kl import k3
 
 QUANTILES = (0.5, 0.9, 0.95, 0.99, 0.999)
 SLICES = ("text_only", "post_tool")
@@ -41,8 +43,9 @@ def main() -> None:
     text = "\n\n".join(
         (
             f"torch {torch.__version__}, NumPy {np.__version__}, one thread, process CPU time, least of several runs.",
-            "### Full update: signed, masked, two slices, with all sums\n\n" + updates(quick),
+            "### Full update: signed, masked, two slices, with all statistics\n\n" + updates(quick),
             "### Quantiles of |r| of one slice\n\n" + sketches(quick),
+            "### Sums over tokens, derived when read\n\n" + sums(),
             "### Two gloo workers, wall-clock\n\n" + workers(quick),
             "### On disk\n\n" + records(),
         )
@@ -136,8 +139,8 @@ Built = tuple[list[float], int]  # the quantiles, and the bytes that the summary
 def methods() -> list[tuple[str, str, int, Callable[[np.ndarray], Built]]]:
     """Name, whether it merges, by what to divide the number of values, and the function that builds the summary."""
     found: list[tuple[str, str, int, Callable[[np.ndarray], Built]]] = [
-        ("DeviceSketch (with all sums)", "exactly", 1, by_device_sketch),
-        ("LogRatioSketch (with all sums)", "exactly", 1, by_host_sketch),
+        ("DeviceSketch (with all statistics)", "exactly", 1, by_device_sketch),
+        ("LogRatioSketch (with all statistics)", "exactly", 1, by_host_sketch),
         ("`torch.quantile`, keeps all values", "no", 1, by_torch_quantile),
         ("`np.quantile`, keeps all values", "no", 1, by_numpy_quantile),
     ]
@@ -164,7 +167,7 @@ def by_device_sketch(values: np.ndarray) -> Built:
 def by_host_sketch(values: np.ndarray) -> Built:
     sketch = LogRatioSketch(("all",))
     sketch.update(values, ZEROS.numpy().ravel()[: values.size])
-    return [sketch.quantile(q, "all").value for q in QUANTILES], sketch.counts.nbytes + sketch.moments.nbytes
+    return [sketch.quantile(q, "all").value for q in QUANTILES], sketch.counts.nbytes + sketch.fractions.nbytes
 
 
 ZEROS = torch.zeros(1 << 13, 512, dtype=torch.int64)
@@ -205,6 +208,23 @@ def by_ddsketch(module: ModuleType) -> Callable[[np.ndarray], Built]:
         return [sketch.get_quantile_value(q) for q in QUANTILES], 8 * len(sketch._store.bins)
 
     return build
+
+
+def sums() -> str:
+    """Relative errors against float64 sums over the same tokens, of the sketch and of what its record reads."""
+    rows = ["| tokens | | E[w²] | χ² | k3 | ESS/n | ESS/n, cap 3 |", "|---|---|---|---|---|---|---|"]
+    for n in (1_300, 13_000, 1 << 20):
+        values = log_ratios(n)
+        r = values.astype(np.float64)
+        exact = [np.exp(2 * r).mean(), (np.expm1(r) ** 2).mean(), k3(r).mean(), ess_share(r), ess_share(r, 3)]
+        sketch = LogRatioSketch(("all",))
+        sketch.update(values, np.zeros(n, np.int8))
+        for name, one in (("sketch", sketch), ("its record", decode(encode(sketch)))):
+            reads = [one.second_moment("all"), one.chi2("all"), one.kl_k3("all"), one.ess_share("all")]
+            found = [read.value for read in (*reads, one.ess_share("all", 3))]
+            errors = " | ".join(f"{abs(a / b - 1):.0e}" for a, b in zip(found, exact, strict=True))
+            rows.append(f"| {n:,} | {name} | {errors} |")
+    return "\n".join(rows)
 
 
 def workers(quick: bool) -> str:
@@ -264,15 +284,20 @@ def least_wall(call: Callable[[], object], runs: int) -> float:
 
 def records() -> str:
     slices = ("text_only", "post_tool", "search")
-    total = 0
+    sketches = []
     for pair in range(2):
         sketch = LogRatioSketch(slices)
         for step in range(10):
             for i in range(len(slices)):
                 values = log_ratios(1_300, seed=1_000 * pair + 10 * step + i)
                 sketch.update(values, np.full(values.shape, i))
-        total += len(encode(sketch))
-    return f"A block of two pairs, three slices and ten steps of 1,300 tokens a slice: {total:,} bytes of text."
+        sketches.append(sketch)
+    texts = [encode(sketch) for sketch in sketches]
+    write, read = least(lambda: [encode(x) for x in sketches], 0.5), least(lambda: [decode(x) for x in texts], 0.5)
+    return (
+        "A block of two pairs, three slices and ten steps of 1,300 tokens a slice: "
+        f"{sum(map(len, texts)):,} bytes of text, written in {write * 1e3:.1f} ms and read in {read * 1e3:.1f} ms."
+    )
 
 
 if __name__ == "__main__":

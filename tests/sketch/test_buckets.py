@@ -6,20 +6,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foreshock.sketch.buckets import (
+    COUNT_BITS,
+    COUNT_UNIT,
     EDGES,
+    FRACTION_MASK,
     INF_CELL,
+    LOWER,
+    MAX_PENDING,
     N_BUCKETS,
     N_CELLS,
     NAN_CELL,
     RELATIVE_ERROR,
     REPRESENTATIVES,
-    cell_of,
+    SHIFT,
+    WIDTHS,
+    locate,
 )
 
 
 def cells(*values: float) -> tuple[list[int], list[int]]:
     with np.errstate(over="ignore"):
-        sign, cell = cell_of(np.array(values, np.float32))
+        sign, cell, _ = locate(np.array(values, np.float32))
     return sign.tolist(), cell.tolist()
 
 
@@ -47,10 +54,24 @@ def test_the_error_bound_is_reached() -> None:
 
 
 def test_edges_start_their_bucket() -> None:
-    _, cell = cell_of(EDGES.astype(np.float32))
+    _, cell, fraction = locate(EDGES.astype(np.float32))
     assert cell.tolist() == list(range(1, N_BUCKETS + 2))
-    _, below = cell_of(np.nextafter(EDGES.astype(np.float32), np.float32(0)))
+    assert not fraction.any()
+    _, below, fraction = locate(np.nextafter(EDGES.astype(np.float32), np.float32(0)))
     assert below.tolist() == list(range(0, N_BUCKETS + 1))
+    assert (fraction == FRACTION_MASK).all()
+
+
+@given(st.floats(2.0**-20, 128, exclude_max=True, width=32), st.sampled_from([-1, 1]))
+def test_cell_and_fraction_give_the_value_back(value: float, sign: int) -> None:
+    (row,), (cell,), (fraction,) = locate(np.array([sign * value], np.float32))
+    assert (2 * row - 1) * (LOWER[cell] + fraction * 2.0**-SHIFT * WIDTHS[cell]) == sign * value
+
+
+def test_the_packed_sum_of_the_most_tokens_comes_apart_again() -> None:
+    total = MAX_PENDING * (COUNT_UNIT + FRACTION_MASK)
+    assert total < 2**63
+    assert (total >> COUNT_BITS, total & (COUNT_UNIT - 1)) == (MAX_PENDING, MAX_PENDING * FRACTION_MASK)
 
 
 def test_special_values() -> None:
@@ -62,11 +83,11 @@ def test_special_values() -> None:
 @given(st.integers(0x7F800001, 0x7FFFFFFF), st.booleans())
 def test_every_nan_is_told_from_infinity(bits: int, negative: bool) -> None:
     pattern = np.array([bits | (negative << 31)], np.uint32).view(np.float32)
-    assert cell_of(pattern)[1].tolist() == [NAN_CELL]
+    assert locate(pattern)[1].tolist() == [NAN_CELL]
 
 
 def test_the_input_stays_as_it_is() -> None:
     values = np.array([-0.0, 1.5], np.float32)
-    cell_of(values)
+    locate(values)
     assert np.signbit(values[0])
     assert values[1] == 1.5

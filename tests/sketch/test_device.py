@@ -19,11 +19,12 @@ from torch.utils._pytree import tree_leaves  # noqa: E402
 
 from foreshock.errors import InputError, LayoutError  # noqa: E402
 from foreshock.sketch import LogRatioSketch, device  # noqa: E402
+from foreshock.sketch.buckets import FRACTION_MASK  # noqa: E402
 from foreshock.sketch.device import DeviceSketch, packed_length, unpack  # noqa: E402
 
 SLICES = ("text_only", "post_tool")
 PAIRS = ("policy/ref", "policy/old")
-EXACT = ("counts", "tallies", "extremes", "masked", "outside")
+EXACT = ("counts", "fractions", "tallies", "extremes", "masked", "outside")
 SPECIAL = [0.0, -0.0, 1e-30, -1e-30, 80, -80, 300, -300, 3e38, -3e38, float("nan"), float("inf"), -float("inf")]
 
 
@@ -55,8 +56,6 @@ def on_host(*batches: tuple[torch.Tensor, ...], slices: tuple[str, ...] = SLICES
 def assert_same(one: LogRatioSketch, two: LogRatioSketch) -> None:
     for name in EXACT:
         assert np.array_equal(getattr(one, name), getattr(two, name)), name
-    scale = 1e-9 * (np.abs(one.moments) + one.counts.sum((1, 2))[:, None])
-    assert (np.abs(one.moments - two.moments) <= scale).all()
     np.testing.assert_allclose(one.sequences, two.sequences, rtol=1e-9)
 
 
@@ -91,9 +90,10 @@ def test_several_updates_pairs_and_a_reset() -> None:
     assert empty["policy/ref"] == LogRatioSketch()
 
 
-def test_64_slices() -> None:
-    slices = tuple(f"tool_{i}" for i in range(64))
-    values = batch(16, 200, slices=64)
+@pytest.mark.parametrize("size", [1, 3, device.MAX_MASKED_SLICES, device.MAX_MASKED_SLICES + 1, 64])
+def test_any_number_of_slices(size: int) -> None:
+    slices = tuple(f"tool_{i}" for i in range(size))
+    values = batch(16, 200, slices=size)
     assert_same(on_device(values, slices=slices), on_host(values, slices=slices))
 
 
@@ -132,7 +132,6 @@ def test_special_values_and_masked_rows_raise_no_warning() -> None:
     assert got.n("text_only") == 20
     assert got.masked == 13
     assert got.sequences[0, 0] == 2
-    assert np.isfinite(got.moments).all()
     assert_same(got, on_host((values, ids, mask)))
 
 
@@ -141,7 +140,7 @@ def test_no_response_token(shape: tuple[int, int]) -> None:
     nothing = torch.zeros(shape), torch.zeros(shape, dtype=torch.int64), torch.zeros(shape, dtype=torch.bool)
     got = on_device(nothing)
     assert (got.n("text_only"), got.masked) == (0, math.prod(shape))
-    assert got.extremes.tolist() == [[math.inf, -math.inf]] * 2
+    assert got.extremes.tolist() == [[0, 0]] * 2
 
 
 def test_slice_ids_outside_the_layout_are_counted_apart() -> None:
@@ -165,6 +164,23 @@ def test_chunks_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     for chunk in (1, 130, 1_000):
         monkeypatch.setattr(device, "CPU_CHUNK", chunk)
         assert_same(on_device(values), whole)
+
+
+def test_packed_sums_are_taken_apart_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many tokens with the largest fraction in one cell; a sum of too many would carry into the count."""
+    monkeypatch.setattr(device, "CPU_CHUNK", 1 << 22)
+    largest = float(np.nextafter(np.float32(0.5), np.float32(0)))
+    values = torch.full((8, 1 << 20), largest), torch.ones(8, 1 << 20, dtype=torch.int8), torch.ones(8, 1 << 20)
+    got = on_device(values, tuple(x[:3] for x in values))
+    assert got.n("post_tool") == 11 << 20
+    assert got.fractions.sum() == (11 << 20) * FRACTION_MASK
+    assert got.mean("post_tool").value == pytest.approx(largest, rel=1e-15)
+
+
+def test_one_row_longer_than_the_packed_sums_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device, "MAX_PENDING", 100)
+    values = batch(3, 1_234)
+    assert_same(on_device(values, values), on_host(values, values))
 
 
 def test_workers_merge_by_one_sum() -> None:
@@ -237,15 +253,16 @@ def fake_cuda_batch(mask_dtype: torch.dtype) -> tuple[torch.Tensor, ...]:
 
 
 @pytest.mark.parametrize("mask_dtype", [torch.bool, torch.int64, torch.float32])
-def test_no_host_synchronisation(mask_dtype: torch.dtype) -> None:
+@pytest.mark.parametrize("slices", [SLICES, tuple("abcdefghi")])
+def test_no_host_synchronisation(mask_dtype: torch.dtype, slices: tuple[str, ...]) -> None:
     with FakeTensorMode():  # raises where the value of a tensor is needed
-        sketch = DeviceSketch(PAIRS, SLICES, "cuda", world_size=4)
+        sketch = DeviceSketch(PAIRS, slices, "cuda", world_size=4)
         for _ in range(2):
             sketch.update("policy/ref", *fake_cuda_batch(mask_dtype))
         packed = sketch.pack()
         sketch.reset()
         assert packed.device.type == "cuda"
-        assert packed.shape == (packed_length(PAIRS, SLICES, 4),)
+        assert packed.shape == (packed_length(PAIRS, slices, 4),)
 
 
 @pytest.mark.parametrize(
@@ -281,10 +298,12 @@ class Watch(TorchDispatchMode):
 def test_nothing_is_copied_to_the_host() -> None:
     """FakeTensorMode lets `.cpu()` pass, so here every operation's result is looked at."""
     with FakeTensorMode():
-        sketch, values = DeviceSketch(PAIRS, SLICES, "cuda"), fake_cuda_batch(torch.float32)
+        values = fake_cuda_batch(torch.float32)
+        sketches = [DeviceSketch(PAIRS, slices, "cuda") for slices in (SLICES, tuple("abcdefghi"))]
         with Watch() as seen:
-            sketch.update("policy/ref", *values)
-            sketch.pack()
+            for sketch in sketches:
+                sketch.update("policy/ref", *values)
+                sketch.pack()
         assert seen.devices == {"cuda"}
         with Watch() as control:
             values[0].cpu()

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foreshock.stats.ess import ess_share, ess_share_from_excess
+from foreshock.stats.ess import ess_share
 
 
 @given(st.lists(st.floats(-300, 300), min_size=1, max_size=50), st.floats(-250, 250), st.sampled_from([3, math.inf]))
@@ -23,10 +23,3 @@ def test_known_values() -> None:
     assert ess_share(np.log([1.0, 2.0, 3.0])) == pytest.approx(36 / (3 * 14))
     assert ess_share([1.0, 50.0], cap=1.0) == pytest.approx(1)
     assert math.isnan(ess_share([]))
-
-
-def test_sums_of_the_excess_give_the_same() -> None:
-    r = np.random.default_rng(0).normal(0, 0.5, 1_000)
-    u = np.expm1(r)
-    assert ess_share_from_excess(1_000, u.sum(), (u * u).sum()) == pytest.approx(ess_share(r), rel=1e-12)
-    assert math.isnan(ess_share_from_excess(10, -10.0, 10.0))

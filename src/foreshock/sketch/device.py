@@ -2,13 +2,14 @@
 
 `update` launches a fixed series of operations on preallocated buffers. It never waits for the device: no value is
 read back, no shape depends on data. Masked tokens are sent to a row of their own instead of being selected.
-Counting follows `buckets` to the bit, and the sums follow `moments`.
+Counts, fractions and extremes follow `buckets` to the bit. The packed sums of `buckets` are taken apart before a pair's
+tokens since the last time exceed MAX_PENDING; how many came is known from shapes.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -16,42 +17,39 @@ import torch
 
 from foreshock.errors import InputError, LayoutError
 from foreshock.sketch.buckets import (
+    COUNT_BITS,
+    COUNT_UNIT,
     FIRST_INDEX,
+    FRACTION_MASK,
     INF_CELL,
     INFINITY_BITS,
-    MAGNITUDE_MASK,
+    LARGEST,
+    MAX_PENDING,
     N_BUCKETS,
     N_CELLS,
     NAN_CELL,
     ROW_WIDTH,
     SHIFT,
 )
-from foreshock.sketch.log_ratio import NAN, NEG_INF, POS_INF, LogRatioSketch, check_slices
-from foreshock.sketch.moments import (
-    CAP_POINTS,
-    CAPPED,
-    CLIP,
-    INVERSE_U,
-    N_MOMENTS,
-    N_SEQUENCE,
-    U2,
-    R,
-    U,
-)
+from foreshock.sketch.log_ratio import N_SEQUENCE, NAN, NEG_INF, POS_INF, LogRatioSketch, check_slices
 
 CPU_CHUNK = 1 << 17  # tokens; larger batches are counted in parts that mostly stay in the processor's cache
-DEVICE_CHUNK = 1 << 20  # tokens; bounds the scratch buffers, about 80 bytes a token
-# Additions to one address wait for each other, and neighbouring tokens mostly share sequence and slice. So columns take
-# turns among this many copies of each sum.
-LANES = 4
+DEVICE_CHUNK = 1 << 20  # tokens; bounds the scratch buffers, about 52 bytes a token with two slices, 84 with four
+# Up to so many slices, each slice's extremes and sums per sequence are read from a masked copy of the batch: fast, and
+# without atomic additions. The cost grows with the slices; with more of them tokens are scattered instead.
+MAX_MASKED_SLICES = 4
+
+# Tensor.copy_ asks for a CUDA build when it meets a CUDA tensor, even a fake one, as in this module's tests.
+copy = torch.ops.aten.copy_.default
 
 
 class DeviceSketch:
     """All pairs and slices of one block in one set of buffers on `device`.
 
     The promises: constant memory, no host synchronisation in `update`, and one vector of fixed length from `pack`
-    that one SUM all-reduce merges, whatever the data: counts to the bit, sums to rounding. The smallest and largest
-    log-ratio sit in slots of their rank's own, so that the sum leaves them as they are.
+    that one SUM all-reduce merges, whatever the data: all token-level statistics to the bit (up to 2^36 tokens a
+    block, where a sum of fractions reaches 2^53), the sums over sequences to rounding. The extremes sit in slots of
+    their rank's own, so that the sum leaves them as they are.
 
     Tokens whose slice id is not an index of `slices` are counted as `outside`; NaN, ±inf and masked tokens apart too.
     A row of a batch is one sequence. A half-precision log-ratio is converted to float32; subtract in float32 before.
@@ -73,27 +71,28 @@ class DeviceSketch:
         if not 0 <= rank < world_size:
             raise InputError(f"rank: got {rank}, expected 0 to {world_size - 1}. Pass this worker's rank in its group.")
         self.rank, self.world_size = rank, world_size
-        size = len(self.slices)
-        # Rows: 0 is for ids below 0, then the slices, then ids beyond the slices, then masked tokens.
+        n_pairs, size = len(self.pairs), len(self.slices)
+        # Rows: 0 is for masked tokens, 1 for ids below 0, then the slices, then ids beyond the slices.
         self._rows = size + 3
-        self._trash = size + 2
-        n_pairs, cells = len(self.pairs), self._rows * 2 * ROW_WIDTH
-        self._counts = torch.zeros((n_pairs, cells), dtype=torch.int64, device=device)
-        self._excess = torch.zeros((n_pairs, 2, cells), dtype=torch.float64, device=device)  # Σu, Σu²
-        self._sums = torch.zeros((n_pairs, 3, self._rows), dtype=torch.float64, device=device)  # n, Σr, Σ(e^−r − 1)
-        self._sequences = torch.zeros((n_pairs, N_SEQUENCE, self._rows), dtype=torch.float64, device=device)
-        self._extremes = torch.zeros((n_pairs, 2, LANES * self._rows), dtype=torch.float32, device=device)
+        shape = (n_pairs, self._rows, 2, ROW_WIDTH)
+        self._packed = torch.zeros(shape, dtype=torch.int64, device=device)
+        self._pending = [0] * n_pairs  # tokens of each pair in _packed
+        self._counts = torch.zeros(shape, dtype=torch.int64, device=device)
+        self._fractions = torch.zeros(shape, dtype=torch.int64, device=device)
+        self._lows = torch.zeros((n_pairs, self._rows), dtype=torch.float32, device=device)  # smallest r, at most 0
+        self._highs = torch.zeros((n_pairs, self._rows), dtype=torch.float32, device=device)  # largest r, at least 0
+        self._sequences = torch.zeros((n_pairs, N_SEQUENCE, size), dtype=torch.float64, device=device)
+        self._targets = self._packed.view(n_pairs, -1).unbind(0)
+        self._slice_lows, self._slice_highs = (x.narrow(1, 2, size).unbind(0) for x in (self._lows, self._highs))
         self.device = self._counts.device
-        self._scratch = _Scratch(0, 0, self._rows, self.device)
-        self.reset()
+        self._constants = _constants(self.device)
+        self._scratch = _Scratch(0, 0, size, self.device)
 
     def reset(self) -> None:
         """Forget all tokens; the buffers stay."""
-        for buffer in (self._counts, self._excess, self._sums, self._sequences):
+        for buffer in (self._packed, self._counts, self._fractions, self._lows, self._highs, self._sequences):
             buffer.zero_()
-        smallest, largest = self._extremes.unbind(1)
-        smallest.fill_(math.inf)
-        largest.fill_(-math.inf)
+        self._pending = [0] * len(self.pairs)
 
     @torch.no_grad()
     def update(self, pair: str, log_ratio: torch.Tensor, slice_ids: torch.Tensor, mask: torch.Tensor) -> None:
@@ -114,12 +113,16 @@ class DeviceSketch:
         if rows == 0 or columns == 0:
             return
         limit = CPU_CHUNK if self.device.type == "cpu" else DEVICE_CHUNK
-        step = max(limit // max(columns, LANES * self._rows), 1)
-        scratch = self._scratch_for(min(step, rows), columns)
+        step = min(max(limit // max(columns, self._rows), 1), rows)
+        if step * columns > self._scratch.tokens or step > self._scratch.rows:
+            tokens, most = max(step * columns, self._scratch.tokens), max(step, self._scratch.rows)
+            self._scratch = _Scratch(tokens, most, len(self.slices), self.device)
+        if step == rows:
+            self._count(number, log_ratio, slice_ids, mask)
+            return
         for start in range(0, rows, step):
             size = min(step, rows - start)
-            part, ids, keep = (x.narrow(0, start, size) for x in (log_ratio, slice_ids, mask))
-            self._count(number, part, ids, keep, scratch)
+            self._count(number, *(x.narrow(0, start, size) for x in (log_ratio, slice_ids, mask)))
 
     def _check(self, pair: str, log_ratio: torch.Tensor, slice_ids: torch.Tensor, mask: torch.Tensor) -> int:
         if pair not in self.pairs:
@@ -141,127 +144,113 @@ class DeviceSketch:
             raise InputError(f"slice_ids: got {slice_ids.dtype}, expected integers. Convert them first.")
         return self.pairs.index(pair)
 
-    def _scratch_for(self, rows: int, columns: int) -> _Scratch:
-        tokens = max(rows * columns, self._scratch.tokens)
-        rows = max(rows, self._scratch.rows)
-        if (tokens, rows) != (self._scratch.tokens, self._scratch.rows):
-            self._scratch = _Scratch(tokens, rows, self._rows, self.device)
-        return self._scratch
+    def _count(self, pair: int, log_ratio: torch.Tensor, slice_ids: torch.Tensor, mask: torch.Tensor) -> None:
+        s, k = self._scratch.views(*log_ratio.shape), self._constants
+        torch.add(log_ratio, k.zero, out=s.r_by_sequence)  # −0.0 becomes +0.0
+        torch.abs(s.r, out=s.magnitude)
 
-    def _count(
-        self, pair: int, log_ratio: torch.Tensor, slice_ids: torch.Tensor, mask: torch.Tensor, scratch: _Scratch
-    ) -> None:
-        shape = log_ratio.shape
-        n = shape.numel()
-        r, bits, cell, special, row, sign, place, r64, ratio, u, u2 = scratch.views(n)
-        torch.add(log_ratio, 0.0, out=r.view(shape))  # −0.0 becomes +0.0
-
-        # Sign and cell, as in buckets.cell_of.
-        torch.bitwise_and(bits, MAGNITUDE_MASK, out=cell)
-        torch.sub(cell, INFINITY_BITS - 1, out=special).clamp_(0, 2)  # 0 finite, 1 infinite, 2 NaN
-        cell.bitwise_right_shift_(SHIFT).sub_(FIRST_INDEX).clamp_(0, N_BUCKETS + 1).add_(special)
-
-        # Row, counted back from the row of masked tokens, so that multiplying by 0 sends a token there.
-        torch.clamp(slice_ids.to(torch.int32), -1, len(self.slices), out=row.view(shape))
-        row.sub_(self._trash - 1)
-        row.view(shape).mul_(mask if mask.dtype == torch.bool else mask.ne(0))
+        # Sign and cell, as in buckets.locate. A row's width more in the cell makes up for a sign of −1 or 0.
+        torch.sub(s.cell, k.largest_finite, out=s.special).clamp_(0, 2)  # 0 finite, 1 infinite, 2 NaN
+        s.cell.bitwise_right_shift_(k.shift).sub_(k.first_cell).clamp_(ROW_WIDTH, ROW_WIDTH + N_BUCKETS + 1)
+        s.cell.add_(s.special)
+        torch.bitwise_right_shift(s.bits, k.sign_shift, out=s.sign)  # −1 where r < 0
 
         # place = (row · 2 + sign) · ROW_WIDTH + cell
-        torch.bitwise_right_shift(bits, 31, out=sign)  # −1 where r < 0
-        sign.add_(1 + 2 * self._trash).add_(row, alpha=2)
-        torch.add(cell, sign, alpha=ROW_WIDTH, out=place)
-        self._counts.select(0, pair).scatter_add_(0, place, scratch.ones.narrow(0, 0, n))
+        copy(s.row_by_sequence, slice_ids)
+        s.row.add_(k.two).clamp_(1, self._rows - 1)
+        s.row_by_sequence.mul_(mask if mask.dtype == torch.bool else mask.ne(0))
+        s.sign.add_(s.row, alpha=2)
+        torch.add(s.cell, s.sign, alpha=ROW_WIDTH, out=s.place)
+        torch.bitwise_and(s.bits, k.fraction_mask, out=s.packed).bitwise_or_(k.count_unit)
+        self._scatter(pair, s)
 
-        # Sums of u = e^r − 1 and u² per cell. Cells of NaN and masked tokens may hold anything; they are never read.
-        torch.clamp(r.double(), -CLIP, CLIP, out=r64)
-        torch.exp(r64, out=ratio)
-        torch.sub(ratio, 1, out=u)
-        torch.mul(u, u, out=u2)
-        self._excess.select(0, pair).scatter_add_(
-            1, place.expand(2, n), scratch.doubles.narrow(1, 0, n).narrow(0, 3, 2)
-        )
+        s.row.add_(s.special, alpha=self._rows)  # from here on, NaN and ±inf are beyond the slices
+        if len(self.slices) <= MAX_MASKED_SLICES:
+            self._mask_each_slice(pair, s)
+        else:
+            self._scatter_to_slices(pair, s)
+        self._add_sequences(pair, s)
 
-        # From here on, NaN and ±inf go where masked tokens go.
-        row.addcmul_(row, special.clamp_(max=1), value=-1)
-        torch.add(row.view(shape), scratch.lanes.narrow(0, 0, shape[1]), out=place.view(shape))
-        smallest, largest = self._extremes.select(0, pair).unbind(0)
-        smallest.scatter_reduce_(0, place, r, "amin")
-        largest.scatter_reduce_(0, place, r, "amax")
-        place.view(shape).add_(scratch.offsets.narrow(0, 0, shape[0]))
-        ratio.reciprocal_().sub_(1)
-        self._add_rows(pair, shape[0], place, scratch)
+    def _scatter(self, pair: int, s: _Views) -> None:
+        """Add the packed number of each token at its place."""
+        for place, packed in s.pieces:
+            if self._pending[pair] + place.numel() > MAX_PENDING:
+                self._flush(pair)
+            self._targets[pair].scatter_add_(0, place, packed)
+            self._pending[pair] += place.numel()
 
-    def _add_rows(self, pair: int, rows: int, place: torch.Tensor, scratch: _Scratch) -> None:
-        """Sums per sequence and slice; they give the sequence ratios, and added up the sums per slice."""
-        tokens = place.numel()
-        by_lane = scratch.row_sums.narrow(1, 0, rows * LANES * self._rows).zero_()
-        by_lane.scatter_add_(1, place.expand(3, tokens), scratch.doubles.narrow(1, 0, tokens).narrow(0, 0, 3))
-        by_row = by_lane.view(3, rows, LANES, self._rows).sum(2)
-        self._sums.select(0, pair).add_(by_row.sum(1))
-        n, w, w2 = by_row.unbind(0)  # becomes, per sequence and slice, 1 where there are tokens, then w and w²
-        w.div_(n.clamp(min=1)).exp_()
-        n.clamp_(max=1)
-        w.mul_(n)
-        torch.mul(w, w, out=w2)
-        self._sequences.select(0, pair).add_(by_row.sum(1))
+    def _flush(self, pair: int) -> None:
+        """Move a pair's packed counts and fractions to the accumulators."""
+        packed = self._packed.select(0, pair)
+        self._counts.select(0, pair).add_(packed.bitwise_right_shift(COUNT_BITS))
+        self._fractions.select(0, pair).add_(packed.bitwise_and_(COUNT_UNIT - 1))
+        packed.zero_()
+        self._pending[pair] = 0
+
+    def _mask_each_slice(self, pair: int, s: _Views) -> None:
+        """Extremes, and n and Σr per sequence, from one copy of the tokens per slice; 0 outside the slice."""
+        torch.eq(s.row, s.numbers, out=s.inside)
+        torch.mul(s.bits, s.inside, out=s.masked_bits)
+        low, high = self._slice_lows[pair], self._slice_highs[pair]
+        torch.minimum(low, torch.amin(s.masked, 1), out=low)
+        torch.maximum(high, torch.amax(s.masked, 1), out=high)
+        copy(s.wide, s.masked.clamp_(-LARGEST, LARGEST))
+        torch.sum(s.inside_by_sequence, 2, dtype=torch.int32, out=s.sizes)
+        copy(s.n, s.sizes)
+        torch.sum(s.wide_by_sequence, 2, out=s.total)
+
+    def _scatter_to_slices(self, pair: int, s: _Views) -> None:
+        """The same by scatters, at a cost that does not depend on the number of slices."""
+        copy(s.place, s.row.clamp_(max=self._rows - 1))
+        self._lows.select(0, pair).scatter_reduce_(0, s.place, s.r, "amin")
+        self._highs.select(0, pair).scatter_reduce_(0, s.place, s.r, "amax")
+        s.place_by_sequence.add_(s.offsets)
+        copy(s.addends.select(0, 1), s.r.clamp_(-LARGEST, LARGEST))
+        s.sums.zero_().scatter_add_(1, s.place.expand(2, -1), s.addends)
+        n, total = s.sums.view(2, -1, self._rows).narrow(2, 2, len(self.slices)).transpose(1, 2).unbind(0)
+        copy(s.n, n)
+        copy(s.total, total)
+
+    def _add_sequences(self, pair: int, s: _Views) -> None:
+        """Add the ratio of each sequence, from n and Σr of each slice and sequence."""
+        torch.clamp(s.n, min=1, out=s.square)
+        s.total.div_(s.square).exp_()
+        s.n.clamp_(max=1)  # 1 where the sequence has tokens of the slice
+        s.total.mul_(s.n)
+        torch.mul(s.total, s.total, out=s.square)
+        self._sequences.select(0, pair).add_(s.sequences.sum(2))
 
     def pack(self) -> torch.Tensor:
         """Everything as one float64 vector on the device, ready for one SUM all-reduce over `world_size` workers."""
         n_pairs, size = len(self.pairs), len(self.slices)
-
-        def per_slice(buffer: torch.Tensor, dim: int) -> torch.Tensor:
-            return buffer.narrow(dim, 1, size)
-
-        every = self._counts.view(n_pairs, self._rows, 2, ROW_WIDTH)
-        counts = per_slice(every, 1).double()
+        for pair in range(n_pairs):
+            self._flush(pair)
+        counts, fractions = (x.narrow(1, 2, size).double() for x in (self._counts, self._fractions))
+        fractions.select(3, 0).zero_()
+        fractions.select(3, N_CELLS - 1).zero_()
         below, above = counts.select(3, INF_CELL).unbind(2)
-        tallies: dict[int, torch.Tensor] = {
-            NAN: counts.select(3, NAN_CELL).sum(2),
-            POS_INF: above,
-            NEG_INF: below,
-        }
-        finite = counts.narrow(3, 0, N_CELLS)
-        excess, excess2 = (per_slice(x.view(every.shape), 1).narrow(3, 0, N_CELLS) for x in self._excess.unbind(1))
-        _, total, inverse_total = per_slice(self._sums, 2).unbind(1)
-        moments: dict[int, torch.Tensor] = {
-            R: total,
-            U: excess.sum((2, 3)),
-            U2: excess2.sum((2, 3)),
-            INVERSE_U: inverse_total,
-        }
-        for number, cap in enumerate(CAP_POINTS):
-            capped = finite.select(2, 1).narrow(2, cap.cell, N_CELLS - cap.cell).sum(2)
-            for power, sums in ((1, excess), (2, excess2)):
-                negative, positive = sums.unbind(2)
-                kept = negative.sum(2) + positive.narrow(2, 0, cap.cell).sum(2)
-                moments[CAPPED + 2 * number + power - 1] = kept + capped * cap.excess**power
-        tokens = every.sum((2, 3)).double()
-        masked, before, beyond = (tokens.select(1, row) for row in (self._trash, 0, self._trash - 1))
-        by_lane = self._extremes.view(n_pairs, 2, LANES, self._rows)
-        smallest, largest = by_lane.select(1, 0).amin(1), by_lane.select(1, 1).amax(1)
-        nothing = finite.new_zeros((n_pairs, 2 * size))
+        tallies = {NAN: counts.select(3, NAN_CELL).sum(2), POS_INF: above, NEG_INF: below}
+        tokens = self._counts.sum((2, 3)).double()
+        masked, before, beyond = (tokens.select(1, row) for row in (0, 1, self._rows - 1))
+        nothing = counts.new_zeros((n_pairs, 2 * size))
         extremes = [nothing] * self.world_size
-        extremes[self.rank] = torch.cat((per_slice(smallest, 1), per_slice(largest, 1)), 1).double()
+        lows, highs = (x.narrow(1, 2, size) for x in (self._lows, self._highs))
+        extremes[self.rank] = torch.cat((lows.abs(), highs), 1).double()
         parts = (
-            finite,
-            _columns(tallies),
-            _columns(moments),
-            per_slice(self._sequences, 2).transpose(1, 2),
+            counts.narrow(3, 0, N_CELLS),
+            fractions.narrow(3, 0, N_CELLS),
+            torch.stack([tallies[column] for column in sorted(tallies)], 2),
+            self._sequences.transpose(1, 2),
             torch.stack((masked, before + beyond), 1),
             *extremes,
         )
         return torch.cat([part.reshape(n_pairs, -1) for part in parts], 1).view(-1)
 
 
-def _columns(columns: dict[int, torch.Tensor]) -> torch.Tensor:
-    """Tensors (P, S) by column number, as one (P, S, columns)."""
-    return torch.stack([columns[number] for number in range(len(columns))], 2)
-
-
 def packed_length(pairs: Sequence[str], slices: Sequence[str], world_size: int) -> int:
     """Length of the vector from `DeviceSketch.pack`, in float64 numbers."""
     size = len(slices)
-    return len(pairs) * (size * (2 * N_CELLS + 3 + N_MOMENTS + N_SEQUENCE) + 2 + world_size * 2 * size)
+    return len(pairs) * (size * (4 * N_CELLS + 3 + N_SEQUENCE) + 2 + world_size * 2 * size)
 
 
 def unpack(
@@ -286,44 +275,94 @@ def unpack(
 def _unpack_pair(part: npt.NDArray[np.float64], slices: Sequence[str], world_size: int) -> LogRatioSketch:
     sketch = LogRatioSketch(tuple(slices))
     start = 0
-    for array in (sketch.counts, sketch.tallies, sketch.moments, sketch.sequences):
+    for array in (sketch.counts, sketch.fractions, sketch.tallies, sketch.sequences):
         array[...] = part[start : start + array.size].reshape(array.shape)
         start += array.size
     sketch.masked, sketch.outside = int(part[start]), int(part[start + 1])
     extremes = part[start + 2 :].reshape(world_size, 2, len(sketch.slices))
-    sketch.extremes[:, 0] = extremes[:, 0].min(0)
-    sketch.extremes[:, 1] = extremes[:, 1].max(0)
+    sketch.extremes[...] = extremes.max(0).T
     return sketch
 
 
+class _Constants(NamedTuple):
+    """Scalars on the device; a Python number would be made into a tensor by every operation anew."""
+
+    zero: torch.Tensor  # float32; the others are int32, the last is int64
+    two: torch.Tensor
+    shift: torch.Tensor
+    sign_shift: torch.Tensor
+    first_cell: torch.Tensor
+    fraction_mask: torch.Tensor
+    largest_finite: torch.Tensor
+    count_unit: torch.Tensor
+
+
+def _constants(device: torch.device) -> _Constants:
+    def scalar(value: int, dtype: torch.dtype = torch.int32) -> torch.Tensor:
+        return torch.full((), value, dtype=dtype, device=device)
+
+    return _Constants(
+        zero=scalar(0, torch.float32),
+        two=scalar(2),
+        shift=scalar(SHIFT),
+        sign_shift=scalar(31),
+        first_cell=scalar(FIRST_INDEX - ROW_WIDTH),
+        fraction_mask=scalar(FRACTION_MASK),
+        largest_finite=scalar(INFINITY_BITS - 1),
+        count_unit=scalar(COUNT_UNIT, torch.int64),
+    )
+
+
 class _Scratch:
-    """Buffers that every update writes over."""
+    """Buffers that every update writes over, for up to `tokens` tokens in up to `rows` sequences."""
 
-    def __init__(self, tokens: int, rows: int, width: int, device: torch.device) -> None:
-        self.tokens, self.rows = tokens, rows
-        self._n = -1
-        self._views: tuple[torch.Tensor, ...] = ()
-        self.r = torch.empty(tokens, dtype=torch.float32, device=device)
-        self.integers = torch.empty((4, tokens), dtype=torch.int32, device=device)
-        self.place = torch.empty(tokens, dtype=torch.int64, device=device)
-        self.ones = torch.ones(tokens, dtype=torch.int64, device=device)
-        self.doubles = torch.ones((5, tokens), dtype=torch.float64, device=device)  # 1, r, e^±r, u, u²
-        # Added to a token's row: its lane (and the count back from the row of masked tokens), then its sequence.
-        self.lanes = (torch.arange(tokens, device=device, dtype=torch.int32) % LANES) * width + (width - 1)
-        self.offsets = (torch.arange(rows, device=device) * LANES * width).unsqueeze(1)
-        self.row_sums = torch.empty((3, rows * LANES * width), dtype=torch.float64, device=device)
+    def __init__(self, tokens: int, rows: int, slices: int, device: torch.device) -> None:
+        self.tokens, self.rows, self.slices = tokens, rows, slices
+        copies = slices if slices <= MAX_MASKED_SLICES else 0
+        self.floats = torch.empty((2, tokens), dtype=torch.float32, device=device)
+        self.integers = torch.empty((3, tokens), dtype=torch.int32, device=device)
+        self.longs = torch.empty(max(copies, 2) * tokens, dtype=torch.int64, device=device)
+        self.copies = torch.empty(2 * copies * tokens, dtype=torch.int32, device=device)
+        self.sizes = torch.empty(copies * rows, dtype=torch.int32, device=device)
+        self.numbers = torch.arange(2, copies + 2, dtype=torch.int32, device=device).unsqueeze(1)
+        self.per_sequence = torch.empty(3 * slices * rows, dtype=torch.float64, device=device)
+        if not copies:
+            self.offsets = (torch.arange(rows, device=device) * (slices + 3)).unsqueeze(1)
+            self.addends = torch.ones((2, tokens), dtype=torch.float64, device=device)
+            self.sums = torch.empty(2 * (slices + 3) * rows, dtype=torch.float64, device=device)
+        self._views = _Views(self, 0, 0)
 
-    def views(self, n: int) -> tuple[torch.Tensor, ...]:
-        """The first n tokens of each buffer: r, its bits, four integers, place, and r, e^r, u, u² in float64."""
-        if n != self._n:
-            r = self.r.narrow(0, 0, n)
-            integers, doubles = self.integers.narrow(1, 0, n), self.doubles.narrow(0, 1, 4).narrow(1, 0, n)
-            self._n = n
-            self._views = (
-                r,
-                r.view(torch.int32),
-                *integers.unbind(0),
-                self.place.narrow(0, 0, n),
-                *doubles.unbind(0),
-            )
+    def views(self, rows: int, columns: int) -> _Views:
+        """The part of the buffers that (rows, columns) tokens need."""
+        if (rows, columns) != self._views.shape:
+            self._views = _Views(self, rows, columns)
         return self._views
+
+
+class _Views:
+    """The part of a _Scratch that (B, T) tokens in S slices need: (N,) with N = B · T, or (B, T) where so named."""
+
+    def __init__(self, scratch: _Scratch, rows: int, columns: int) -> None:
+        self.shape, n, size = (rows, columns), rows * columns, scratch.slices
+        self.r, self.magnitude = scratch.floats.narrow(1, 0, n).unbind(0)
+        self.bits, self.cell = self.r.view(torch.int32), self.magnitude.view(torch.int32)
+        self.special, self.sign, self.row = scratch.integers.narrow(1, 0, n).unbind(0)
+        self.place, self.packed = scratch.longs.narrow(0, 0, 2 * n).view(2, n).unbind(0)
+        pieces = [(start, min(MAX_PENDING, n - start)) for start in range(0, n, MAX_PENDING)]
+        self.pieces = [(self.place.narrow(0, *piece), self.packed.narrow(0, *piece)) for piece in pieces]
+        self.r_by_sequence, self.row_by_sequence = self.r.view(self.shape), self.row.view(self.shape)
+        self.sequences = scratch.per_sequence.narrow(0, 0, 3 * size * rows).view(3, size, rows)
+        self.n, self.total, self.square = self.sequences.unbind(0)
+        if size <= MAX_MASKED_SLICES:
+            self.numbers = scratch.numbers
+            self.inside, self.masked_bits = scratch.copies.narrow(0, 0, 2 * size * n).view(2, size, n).unbind(0)
+            self.masked = self.masked_bits.view(torch.float32)
+            self.wide = scratch.longs.narrow(0, 0, size * n).view(size, n).view(torch.float64)  # over place and packed
+            self.inside_by_sequence = self.inside.view(size, rows, columns)
+            self.wide_by_sequence = self.wide.view(size, rows, columns)
+            self.sizes = scratch.sizes.narrow(0, 0, size * rows).view(size, rows)
+        else:
+            self.place_by_sequence = self.place.view(self.shape)
+            self.offsets = scratch.offsets.narrow(0, 0, rows)
+            self.addends = scratch.addends.narrow(1, 0, n)  # 1 and r
+            self.sums = scratch.sums.narrow(0, 0, 2 * (size + 3) * rows).view(2, -1)

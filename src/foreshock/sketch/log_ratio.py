@@ -9,33 +9,32 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from foreshock.batch import POST_TOOL, SLICES
+from foreshock.batch import POST_TOOL, SLICES, TEXT_ONLY
 from foreshock.errors import InputError, LayoutError
-from foreshock.sketch.buckets import INF_CELL, N_CELLS, NAN_CELL, REPRESENTATIVES, ROW_WIDTH, cell_of
-from foreshock.sketch.moments import (
-    CAPPED,
-    CAPS,
-    CLIP,
-    INVERSE_U,
-    N_MOMENTS,
-    N_SEQUENCE,
-    U2,
-    R,
-    U,
-    sequence_sums,
-    token_sums,
+from foreshock.sketch.buckets import (
+    COUNT_BITS,
+    COUNT_UNIT,
+    INF_CELL,
+    LARGEST,
+    MAX_PENDING,
+    N_CELLS,
+    NAN_CELL,
+    REPRESENTATIVES,
+    ROW_WIDTH,
+    locate,
 )
+from foreshock.sketch.moments import Buckets, non_empty
 from foreshock.stats.diagnostic import Diagnostic
 from foreshock.stats.ecdf import ecdf
-from foreshock.stats.ess import ess_share_from_excess
 from foreshock.stats.tail import hill_index, pareto_k
 
 MAX_SLICES = 64
 MAX_PARETO_K = 0.7  # Vehtari et al. 2024: above it, averages of importance ratios cannot be relied on
 MIN_TAIL = 10  # tokens; a tail index from fewer says nothing
-CHUNK = 1 << 17  # tokens; bounds the temporaries
+CHUNK = 1 << 18  # tokens; bounds the temporaries
 
 NAN, POS_INF, NEG_INF = 0, 1, 2  # columns of `tallies`
+N_SEQUENCE = 3  # columns of `sequences`
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -53,34 +52,40 @@ def check_slices(slices: Sequence[str]) -> tuple[str, ...]:
 
 
 class LogRatioSketch:
-    """Counts and sums of one pair's log-ratios, per slice.
+    """Counts of one pair's log-ratios by size, and their means in each bucket, per slice.
 
     The promises: quantiles of |r| within 0.78 % relative error for |r| in 1e-6 … 1e2 nats, at any size and for every
-    slice; counts that do not depend, to the bit, on how tokens were sharded or in which order sketches were merged;
-    constant memory. NaN, ±inf and masked tokens are counted apart and enter no statistic.
+    slice; every token-level statistic the same, to the bit, however tokens were sharded and in whatever order sketches
+    were merged, because all that is kept are integers and largest values; constant memory. NaN, ±inf and masked tokens
+    are counted apart and enter no statistic.
+
+    Sums over tokens are derived when read. The mean of r is exact up to float64 rounding. E[w²], χ², k2, k3 and ESS/n
+    are within 1e-4 (relative) for |r| up to 1 nat and within 1e-3 up to 10 nats on smooth distributions; `moments`
+    states the bounds for any, and `codec` by how much a record rounds. |r| < 2^-20 counts as 0 in all sums, |r| ≥ 128
+    as 128 nats.
 
     Every statistic is about a pair, `r = log numerator − log denominator`, per response token, in nats.
 
     Attributes (S slices; arrays are plain sums over tokens, except the extremes):
         counts: int64 (S, 2, N_CELLS); sign 0 is r < 0, sign 1 is r ≥ 0; cells as in `buckets`.
-        moments: float64 (S, N_MOMENTS), columns as in `moments`.
+        fractions: int64 (S, 2, N_CELLS): Σ of the fractions of `buckets`.
         sequences: float64 (S, 3): sequences, Σw and Σw² of the geometric-mean ratio of each sequence.
         tallies: int64 (S, 3): NaN, +inf, −inf.
-        extremes: float64 (S, 2): smallest and largest r, exact (+inf, −inf when empty).
+        extremes: float64 (S, 2): the largest |r| among r < 0 and among r ≥ 0, exact (0 when there is none).
         masked: tokens that the mask left out, over all slices.
         outside: unmasked tokens whose slice id is none of the slices (only a device sketch lets them pass).
     """
 
-    __slots__ = ("counts", "extremes", "masked", "moments", "outside", "sequences", "slices", "tallies")
+    __slots__ = ("counts", "extremes", "fractions", "masked", "outside", "sequences", "slices", "tallies")
 
     def __init__(self, slices: Sequence[str] = SLICES) -> None:
         self.slices = check_slices(slices)
         size = len(self.slices)
         self.counts: IntArray = np.zeros((size, 2, N_CELLS), np.int64)
-        self.moments: FloatArray = np.zeros((size, N_MOMENTS))
+        self.fractions: IntArray = np.zeros((size, 2, N_CELLS), np.int64)
         self.sequences: FloatArray = np.zeros((size, N_SEQUENCE))
         self.tallies: IntArray = np.zeros((size, 3), np.int64)
-        self.extremes: FloatArray = np.tile([math.inf, -math.inf], (size, 1))
+        self.extremes: FloatArray = np.zeros((size, 2))
         self.masked = 0
         self.outside = 0
 
@@ -174,9 +179,10 @@ class LogRatioSketch:
         row_starts: npt.NDArray[np.intp] | None,
     ) -> None:
         """Count the tokens of slice i; `tokens` are their places in the chunk."""
-        sign, cell = cell_of(values)
-        counts = np.bincount(sign * ROW_WIDTH + cell, minlength=2 * ROW_WIDTH).reshape(2, ROW_WIDTH)
+        sign, cell, fraction = locate(values)
+        counts, fractions = _histogram(sign * np.int32(ROW_WIDTH) + cell, fraction)
         self.counts[i] += counts[:, :N_CELLS]
+        self.fractions[i, :, 1:-1] += fractions[:, 1 : N_CELLS - 1]
         if counts[:, N_CELLS:].any():
             self.tallies[i, NAN] += counts[:, NAN_CELL].sum()
             self.tallies[i, POS_INF] += counts[1, INF_CELL]
@@ -185,12 +191,10 @@ class LogRatioSketch:
             values, tokens = values[finite], tokens[finite]
             if not values.size:
                 return
-        self.extremes[i, 0] = min(self.extremes[i, 0], values.min())
-        self.extremes[i, 1] = max(self.extremes[i, 1], values.max())
-        r = np.clip(values.astype(np.float64), -CLIP, CLIP)
-        self.moments[i] += token_sums(r)
+        self.extremes[i] = np.maximum(self.extremes[i], (-values.min(), values.max())) + 0.0  # no −0.0
         if row_starts is not None:
-            self.sequences[i] += sequence_sums(r, np.searchsorted(tokens, row_starts))
+            r = np.clip(values, -LARGEST, LARGEST).astype(np.float64)
+            self.sequences[i] += _sequence_sums(r, np.searchsorted(tokens, row_starts))
 
     def merge(self, other: LogRatioSketch) -> None:
         """Add another sketch of the same layout to this one. LayoutError when the layouts differ."""
@@ -200,11 +204,10 @@ class LogRatioSketch:
                 "Only sketches with the same slices, in the same order, can be merged."
             )
         self.counts += other.counts
-        self.moments += other.moments
+        self.fractions += other.fractions
         self.sequences += other.sequences
         self.tallies += other.tallies
-        self.extremes[:, 0] = np.minimum(self.extremes[:, 0], other.extremes[:, 0])
-        self.extremes[:, 1] = np.maximum(self.extremes[:, 1], other.extremes[:, 1])
+        np.maximum(self.extremes, other.extremes, out=self.extremes)
         self.masked += other.masked
         self.outside += other.outside
 
@@ -250,27 +253,29 @@ class LogRatioSketch:
         the largest, which is exact.
         """
         i = self._index(slice)
-        counts = self.counts[i].sum(0)
-        largest = float(np.abs(self.extremes[i]).max())
-        return self._at_rank(_share("q", q), slice, counts, REPRESENTATIVES, 0.0, largest)
+        largest = float(self.extremes[i].max())
+        return self._at_rank(_share("q", q), slice, self.counts[i].sum(0), REPRESENTATIVES, 0.0, largest)
 
     def signed_quantile(self, q: float, slice: str) -> Diagnostic:
-        """Quantile of r itself, in nats, with the same bound on its error."""
+        """Quantile of r itself, in nats, with the same bound on its error; the largest |r| of each sign is exact."""
         i = self._index(slice)
         counts = np.concatenate((self.counts[i, 0, ::-1], self.counts[i, 1]))
-        smallest, largest = self.extremes[i].tolist()
-        return self._at_rank(_share("q", q), slice, counts, _SIGNED, smallest, largest)
+        below, above = self.extremes[i].tolist()
+        return self._at_rank(_share("q", q), slice, counts, _SIGNED, -below, above)
 
     def _at_rank(
         self, q: float, slice: str, counts: IntArray, values: FloatArray, smallest: float, largest: float
     ) -> Diagnostic:
+        """The value at rank ⌈q n⌉; `smallest` and `largest` bound all values, and one that is not 0 is reached."""
         cumulative = np.cumsum(counts)
         n = int(cumulative[-1])
         if n == 0:
             return Diagnostic.unknown(0, self._empty(slice))
         rank = max(math.ceil(q * n), 1)
-        if rank == n:
+        if rank == n and largest > 0:
             return Diagnostic(largest, n)
+        if rank == 1 and smallest < 0:
+            return Diagnostic(smallest, n)
         value = float(values[np.searchsorted(cumulative, rank)])
         return Diagnostic(min(max(value, smallest), largest), n)
 
@@ -288,24 +293,18 @@ class LogRatioSketch:
         """|r| in nats at the non-empty buckets, and the share of tokens at or below each; empty arrays if no token."""
         return ecdf(REPRESENTATIVES, self.counts[self._index(slice)].sum(0))
 
-    def kl_k2(self, slice: str) -> Diagnostic:
-        """KL between the two policies, either direction, estimator k2 = E[r²] / 2, in nats per token.
-
-        Read from the buckets, hence within 1.6 %; exact sums of r² are not kept. Schulman 2020.
-        """
-        counts = self.counts[self._index(slice)].sum(0)
-        return self._mean_of(float(np.dot(counts, REPRESENTATIVES**2)) / 2, slice)
+    def _buckets(self, slice: str) -> Buckets:
+        i = self._index(slice)
+        return non_empty(self.counts[i], self.fractions[i])
 
     def _mean_of(self, total: float, slice: str) -> Diagnostic:
         n = self.n(slice)
         return Diagnostic(total / n, n) if n else Diagnostic.unknown(0, self._empty(slice))
 
-    def _sum(self, column: int, slice: str) -> float:
-        return float(self.moments[self._index(slice), column])
-
     def mean(self, slice: str) -> Diagnostic:
-        """Mean of r, in nats (r clipped to ±300, as in all sums)."""
-        return self._mean_of(self._sum(R, slice), slice)
+        """Mean of r, in nats."""
+        buckets = self._buckets(slice)
+        return self._mean_of(float(np.dot(buckets.n, buckets.r)), slice)
 
     def kl_k1(self, slice: str, sampled_from: str = "numerator") -> Diagnostic:
         """KL(sampling policy ‖ other policy), estimator k1, in nats per token.
@@ -314,7 +313,13 @@ class LogRatioSketch:
         the denominator it is KL(denominator ‖ numerator) = E[−r]. Schulman 2020, "Approximating KL divergence".
         """
         sign = 1.0 if _from_numerator(sampled_from) else -1.0
-        return self._mean_of(sign * self._sum(R, slice), slice)
+        buckets = self._buckets(slice)
+        return self._mean_of(sign * float(np.dot(buckets.n, buckets.r)), slice)
+
+    def kl_k2(self, slice: str) -> Diagnostic:
+        """KL between the two policies, either direction, estimator k2 = E[r²] / 2, in nats per token. Schulman 2020."""
+        buckets = self._buckets(slice)
+        return self._mean_of(buckets.total(buckets.r**2 / 2, np.ones_like(buckets.r)), slice)
 
     def kl_k3(self, slice: str, sampled_from: str = "numerator") -> Diagnostic:
         """KL(sampling policy ‖ other policy), estimator k3, in nats per token; never negative.
@@ -322,50 +327,56 @@ class LogRatioSketch:
         With tokens sampled from the numerator this is KL(numerator ‖ denominator) = E[e^−r − 1 + r]; with tokens
         sampled from the denominator it is KL(denominator ‖ numerator) = E[e^r − 1 − r]. Schulman 2020.
         """
-        if _from_numerator(sampled_from):
-            total = self._sum(INVERSE_U, slice) + self._sum(R, slice)
-        else:
-            total = self._sum(U, slice) - self._sum(R, slice)
-        return self._mean_of(max(total, 0.0), slice)
+        buckets = self._buckets(slice)
+        r = buckets.r if _from_numerator(sampled_from) else -buckets.r
+        return self._mean_of(max(buckets.total(np.expm1(-r) + r, np.exp(-r)), 0.0), slice)
 
     def second_moment(self, slice: str) -> Diagnostic:
         """E[w²] of the importance ratio w = e^r, over the tokens of the slice."""
-        return self._mean_of(self._second_moment_sum(self._index(slice)), slice)
+        return self._mean_of(self._second_moment_sum(slice), slice)
 
-    def _second_moment_sum(self, i: int) -> float:
-        return float(self.counts[i].sum() + 2 * self.moments[i, U] + self.moments[i, U2])
+    def _second_moment_sum(self, slice: str) -> float:
+        buckets = self._buckets(slice)
+        squared = np.exp(2 * buckets.r)
+        return buckets.total(squared, 4 * squared)
 
     def second_moment_share(self, slice: str) -> Diagnostic:
-        """Share of Σw² over all slices that stands in this slice."""
-        i = self._index(slice)
-        n = int(self.counts.sum())
+        """Share of Σw² over all response tokens that stands in this slice; n is the finite tokens among them."""
+        part = self._second_moment_sum(slice)
+        everything = self._partition()
+        n = sum(self.n(name) for name in everything)
         if n == 0:
-            return Diagnostic.unknown(0, "no finite log-ratio in any slice")
-        total = sum(self._second_moment_sum(j) for j in range(len(self.slices)))
-        return Diagnostic(self._second_moment_sum(i) / total, n)
+            return Diagnostic.unknown(0, f"no finite log-ratio in any of the slices {everything}")
+        return Diagnostic(part / sum(self._second_moment_sum(name) for name in everything), n)
+
+    def _partition(self) -> tuple[str, ...]:
+        """Slices that hold every response token once: the built-in two, beside which a user's slices count it again."""
+        return SLICES if set(SLICES) <= set(self.slices) else self.slices
 
     def chi2(self, slice: str) -> Diagnostic:
         """χ²(numerator ‖ denominator) = E[(w − 1)²] with w = e^r and tokens sampled from the denominator."""
-        return self._mean_of(self._sum(U2, slice), slice)
+        buckets = self._buckets(slice)
+        ratio = np.exp(buckets.r)
+        return self._mean_of(buckets.total(np.expm1(buckets.r) ** 2, 4 * ratio**2 - 2 * ratio), slice)
 
     def ess_share(self, slice: str, cap: float = math.inf) -> Diagnostic:
-        """Kish's effective sample size over n, of w = e^min(r, cap); cap (nats) is log 2, 3 or inf.
+        """Kish's effective sample size over n, of w = e^min(r, cap); cap in nats, at least 0, for example log 2 or 3.
+
+        ESS = (Σw)² / Σw². In the one bucket that holds the cap, the bucket's mean is capped; 3 and inf are edges.
 
         At cap inf the value carries a reason, and so is not `ok`, when `pareto_k` of the ratios is above 0.7: then
         the value is set by the few largest tokens and falls with n.
         """
-        i = self._index(slice)
-        n = self.n(slice)
+        if not cap >= 0:
+            raise InputError(f"cap: got {cap!r}, expected nats of at least 0. Pass log 2, 3 or inf, for example.")
+        buckets = self._buckets(slice)
+        n = int(buckets.n.sum())
         if n == 0:
             return Diagnostic.unknown(0, self._empty(slice))
-        if math.isinf(cap) and cap > 0:
-            total, total2 = self.moments[i, U], self.moments[i, U2]
-        else:
-            column = CAPPED + 2 * _cap_number(cap)
-            total, total2 = self.moments[i, column], self.moments[i, column + 1]
-        value = ess_share_from_excess(n, float(total), float(total2))
-        if math.isnan(value):
-            return Diagnostic.unknown(n, "every importance ratio is close to zero")
+        ratio = np.exp(np.minimum(buckets.r, cap))
+        curved = buckets.r < cap  # from the cap on, the ratio is constant
+        total, total2 = buckets.total(ratio, ratio * curved), buckets.total(ratio**2, 4 * ratio**2 * curved)
+        value = min(total * total / (n * total2), 1.0)
         if math.isinf(cap) and (shape := self.pareto_k(slice).value) > MAX_PARETO_K:
             return Diagnostic(value, n, f"unreliable: Pareto k of the importance ratios is {shape:.2f}, above 0.7")
         return Diagnostic(value, n)
@@ -411,17 +422,18 @@ class LogRatioSketch:
         return pareto_k(np.exp(_SIGNED), counts, top)
 
     def alpha(self) -> Diagnostic:
-        """α: the share of response tokens (finite or not) that stand in `post_tool`."""
-        if POST_TOOL not in self.slices:
-            return Diagnostic.unknown(0, f"no slice named {POST_TOOL} among {self.slices}")
+        """α: the share of `post_tool` among the tokens (finite or not) of the two built-in slices."""
+        if POST_TOOL not in self.slices or TEXT_ONLY not in self.slices:
+            return Diagnostic.unknown(0, f"{TEXT_ONLY} and {POST_TOOL} are not both among the slices {self.slices}")
         tokens = self.counts.sum((1, 2)) + self.tallies.sum(1)
-        n = int(tokens.sum())
+        post_tool, text_only = (int(tokens[self._index(name)]) for name in (POST_TOOL, TEXT_ONLY))
+        n = post_tool + text_only
         if n == 0:
             return Diagnostic.unknown(0, "no response token")
-        return Diagnostic(float(tokens[self._index(POST_TOOL)] / n), n)
+        return Diagnostic(post_tool / n, n)
 
 
-_ARRAYS = ("counts", "moments", "sequences", "tallies", "extremes")
+_ARRAYS = ("counts", "fractions", "sequences", "tallies", "extremes")
 _SIGNED: FloatArray = np.concatenate((-REPRESENTATIVES[::-1], REPRESENTATIVES))
 
 
@@ -460,8 +472,22 @@ def _from_numerator(sampled_from: str) -> bool:
     return sampled_from == "numerator"
 
 
-def _cap_number(cap: float) -> int:
-    for number, known in enumerate(CAPS):
-        if math.isclose(cap, known, rel_tol=1e-9):
-            return number
-    raise InputError(f"cap: got {cap!r}, expected log 2, 3 or inf (nats). The sketch keeps sums at these caps only.")
+def _histogram(place: npt.NDArray[np.int32], fraction: npt.NDArray[np.int32]) -> tuple[IntArray, IntArray]:
+    """Counts and sums of fractions, both (2, ROW_WIDTH), from sign · ROW_WIDTH + cell and fraction of tokens, (N,)."""
+    places, packed = place.astype(np.int64), fraction.astype(np.int64) | COUNT_UNIT
+    counts, fractions = np.zeros((2, 2, ROW_WIDTH), np.int64)
+    for start in range(0, places.size, MAX_PENDING):
+        part = slice(start, start + MAX_PENDING)
+        both = np.zeros(2 * ROW_WIDTH, np.int64)
+        np.add.at(both, places[part], packed[part])
+        counts += (both >> COUNT_BITS).reshape(counts.shape)
+        fractions += (both & (COUNT_UNIT - 1)).reshape(counts.shape)
+    return counts, fractions
+
+
+def _sequence_sums(r: FloatArray, starts: npt.NDArray[np.intp]) -> FloatArray:
+    """Sequences, Σw, Σw² of w = exp(mean r), (3,); `starts` (B,) says where in r (N,) each begins; one may be empty."""
+    n = np.diff(starts, append=r.size)
+    filled = n > 0
+    w = np.exp(np.add.reduceat(r, starts[filled]) / n[filled])
+    return np.array([w.size, w.sum(), np.dot(w, w)])

@@ -18,14 +18,3 @@ def ess_share(log_ratio: npt.ArrayLike, cap: float = math.inf) -> float:
         return math.nan
     w = np.exp(r - r.max())
     return float(w.sum() ** 2 / (w.size * (w * w).sum()))
-
-
-def ess_share_from_excess(n: int, total: float, total2: float) -> float:
-    """ESS / n from Σu and Σu², u = w − 1, over n ≥ 1 tokens: (n + Σu)² / (n · (n + 2Σu + Σu²)).
-
-    NaN when the mean of w is so close to zero (below 1e-6) that 1 + u has lost its digits.
-    """
-    mean = 1 + total / n
-    if mean < 1e-6:
-        return math.nan
-    return min(mean * mean / (1 + (2 * total + total2) / n), 1.0)
