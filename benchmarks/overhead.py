@@ -2,9 +2,9 @@
 
     python benchmarks/overhead.py [--pairs 5] [--steps 40]
 
-Both runs of a pair have the same seed, so they train the same policy on the same data to the bit; that is checked. The
-order within a pair alternates. Two cases: the trainer has a reference of its own (the demo), and it has none (beta = 0),
-so that a share of the rows is scored under ``ref_model=``. Written to benchmarks/results.md.
+Both runs of a pair have the same seed, so they train the same policy on the same data to the bit; that is checked.
+The order within a pair alternates. Two cases: the trainer has a reference of its own (the demo), and it has none
+(beta = 0), so that a share of the rows is scored under ``ref_model=``. Written to benchmarks/results.md.
 """
 
 from __future__ import annotations
@@ -90,8 +90,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         rows = [compare(case, Path(name), options.pairs, options.steps) for case in CASES]
     lines = [
-        f"{options.pairs} pairs of {options.steps} steps on one thread, the demo's trainer. Both runs of a pair train the "
-        "same weights to the bit.",
+        f"{options.pairs} pairs of {options.steps} steps on one thread, the demo's trainer. Both runs of a pair "
+        "train the same weights to the bit.",
         "",
         "| case | step without, s | step with, s | ratio, median | quartiles |",
         "|---|---|---|---|---|",
