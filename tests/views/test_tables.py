@@ -43,7 +43,7 @@ def test_means_leave_out_what_is_not_finite_and_say_so() -> None:
     run = Run()
     for step, loss in enumerate([1.0, math.nan, 3.0, math.nan, math.inf, math.nan], start=1):
         run.append_scalars(step, {"loss": loss})
-    table = tables.aggregate_table(run)
+    table = tables.aggregate_table(run, run.blocks)
     assert [(row.part, row.steps, row.cells[0].text) for row in table.rows] == [
         ("early", "1–2", "1.00"), ("middle", "3–4", "3.00"), ("late", "5–6", "–"),
     ]  # fmt: skip
@@ -52,7 +52,7 @@ def test_means_leave_out_what_is_not_finite_and_say_so() -> None:
 
 
 def test_a_run_without_aggregates_has_an_empty_table() -> None:
-    assert tables.aggregate_table(Run()).columns == ()
+    assert tables.aggregate_table(Run(), []).columns == ()
 
 
 def test_everything_that_was_left_out_is_counted(make_diagnosis) -> None:

@@ -22,7 +22,7 @@ from foreshock.live.counters import StepCounters
 from foreshock.live.merge import PendingSum, worker_rank
 from foreshock.live.top_tokens import TopTokens
 from foreshock.rules.finding import SEVERITIES, Finding
-from foreshock.run import Block, EncodedSketches, Run, RunWriter
+from foreshock.run import Block, EncodedSketches, Run, RunWriter, utc_now
 from foreshock.sketch.device import DeviceSketch, unpack
 
 logger = logging.getLogger("foreshock")
@@ -137,7 +137,7 @@ class Monitor:
 
     def close(self, status: str) -> None:
         """Write how the run ended and close the run directory; quietly, whatever state it is in."""
-        self.run.identity = {**self.run.identity, "status": status}
+        self.run.identity = {**self.run.identity, "status": status, "ended": utc_now()}
         if self._writer is None:
             return
         try:

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from foreshock.detect.aggregates import MINIMUM_BASELINE, Change, series_change
-from foreshock.run import Run, Series
+from foreshock.run import Block, Run, Series
 
 AGGREGATES = {"loss": "loss", "reward": "reward", "entropy": "entropy", "mean KL": "kl"}
 """Name in sentences → logged key."""
@@ -33,6 +33,13 @@ def warm_up_steps(run: Run) -> int:
     planned = watch.get("max_steps") if isinstance(watch, Mapping) else None
     length = planned if isinstance(planned, int) and planned > 0 else run.last_step
     return min(max(length // 8, SHORTEST_WARM_UP), LONGEST_WARM_UP)
+
+
+def settled_blocks(run: Run) -> list[Block]:
+    """Return the blocks after the warm-up; all of them while these are fewer than three."""
+    warm_up = warm_up_steps(run)
+    settled = [block for block in run.blocks if block.first_step > warm_up]
+    return settled if len(settled) >= 3 else run.blocks
 
 
 def aggregate_changes(run: Run, until: int | None = None) -> dict[str, Change]:

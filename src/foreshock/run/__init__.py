@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from foreshock.run.block import Block, EncodedSketches, TopToken, judged_pair, merge_pair, segments
-from foreshock.run.directory import RunWriter, prepare_directory, read_findings, read_run_directory
+from foreshock.run.directory import RunWriter, prepare_directory, read_findings, read_run_directory, utc_now
 from foreshock.run.model import Run
 from foreshock.run.series import Series
 
@@ -23,4 +23,5 @@ __all__ = [
     "read_findings",
     "read_run_directory",
     "segments",
+    "utc_now",
 ]

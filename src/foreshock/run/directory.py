@@ -48,6 +48,11 @@ def prepare_directory(path: str | os.PathLike[str]) -> Path:
     return folder
 
 
+def utc_now() -> str:
+    """Return the time as it stands in ``run.json``: ISO 8601, UTC, to the second."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
 class RunWriter:
     """Appends records of one session to a run directory. Only one process may write to a directory.
 
@@ -69,7 +74,7 @@ class RunWriter:
             {
                 "session": self.session,
                 "start_step": start_step,
-                "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+                "started": utc_now(),
                 "status": "running",
                 "notices": dict(notices),
                 "identity": dict(identity),
@@ -102,7 +107,7 @@ class RunWriter:
 
     def close(self, status: str) -> None:
         """Write how the session ended and close the files; a closed writer takes no more records."""
-        self.update_session(status=status, ended=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()))
+        self.update_session(status=status, ended=utc_now())
         for file in self._files.values():
             file.close()
 

@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 from foreshock.batch import SLICES
 from foreshock.diagnose import Diagnosis
-from foreshock.rules.aggregates import aggregate_sentence, warm_up_steps
+from foreshock.rules.aggregates import aggregate_sentence, settled_blocks, warm_up_steps
 from foreshock.run import Run
 from foreshock.views import figures, tables, words
 
@@ -59,7 +59,7 @@ def render_report(run: Run, diagnosis: Diagnosis) -> str:
             notices=_other_notices(run, diagnosis),
             alpha=figures.alpha_panel(run.blocks, pair, steps) if run.blocks else None,
             scalars=figures.aggregates_panel(run, diagnosis.aggregates, steps),
-            aggregate_table=tables.aggregate_table(run),
+            aggregate_table=tables.aggregate_table(run, settled_blocks(run)),
             others=[_tails(run, other, steps) for other in _pairs(run) if other != pair],
             skipped=tables.skipped_counts(run, diagnosis),
             plotly_js=Markup(plotly.offline.get_plotlyjs()),
@@ -71,16 +71,17 @@ def _tails(run: Run, pair: str, steps: figures.Steps) -> dict[str, Any]:
     """Return all figures and the table of one pair of policies."""
     blocks = [block for block in run.blocks if pair in block.sketches]
     mergeable = tables.alike(blocks, pair)
+    settled = tables.alike(settled_blocks(run), pair)
     user_slices = [name for name in mergeable[-1].sketches[pair].slices if name not in SLICES]
     left_out = len(blocks) - len(mergeable)
     return {
         "pair": pair,
         "over_steps": figures.tail_panel(blocks, pair, steps),
         "user": figures.user_tail_panel(mergeable, pair, steps, user_slices) if user_slices else None,
-        "shares": figures.tail_share_panels(mergeable, pair),
+        "shares": figures.tail_share_panels(settled, pair),
         "ess": figures.ess_panel(blocks, pair, steps),
-        "table": tables.slice_table(mergeable, pair, SLICES),
-        "user_table": tables.slice_table(mergeable, pair, user_slices) if user_slices else None,
+        "table": tables.slice_table(settled, pair, SLICES),
+        "user_table": tables.slice_table(settled, pair, user_slices) if user_slices else None,
         "left_out": f"{left_out} blocks with other user slices are left out of this figure and of the tables."
         if left_out
         else "",

@@ -80,12 +80,12 @@ def slice_table(blocks: Sequence[Block], pair: str, slices: Iterable[str]) -> Ta
     return Table(SLICE_COLUMNS, tuple(rows))
 
 
-def aggregate_table(run: Run) -> Table:
-    """Return the mean over the finite values of each logged aggregate, per part of the run."""
+def aggregate_table(run: Run, blocks: Sequence[Block]) -> Table:
+    """Return the mean over the finite values of each logged aggregate, per part of the blocks or of the run."""
     keys = {name: key for name, key in AGGREGATES.items() if key in run.series}
     rows = [
         Row("", part, f"{first}–{last}", tuple(_mean_cell(run.series[key], first, last) for key in keys.values()))
-        for part, (first, last) in _step_parts(run, keys.values()).items()
+        for part, (first, last) in _step_parts(run, blocks, keys.values()).items()
     ]
     units = {"entropy": " (nats)", "mean KL": " (nats)"}
     return Table(tuple(f"{name}{units.get(name, '')}" for name in keys), tuple(rows))
@@ -132,14 +132,14 @@ def _mean_cell(series: Series, first: int, last: int) -> Cell:
     return Cell(shown(float(finite.mean())), note if left_out else "")
 
 
-def _step_parts(run: Run, keys: Iterable[str]) -> dict[str, tuple[int, int]]:
+def _step_parts(run: Run, blocks: Sequence[Block], keys: Iterable[str]) -> dict[str, tuple[int, int]]:
     """Return the parts of the blocks as step ranges, or thirds of the logged steps when there are no blocks."""
-    blocks = {part: (some[0].first_step, some[-1].last_step) for part, some in parts_of(run.blocks).items()}
+    parts = {part: (some[0].first_step, some[-1].last_step) for part, some in parts_of(blocks).items()}
     steps = [
         int(step) for key in keys for step in (run.series[key].steps[:1].tolist() + run.series[key].steps[-1:].tolist())
     ]
-    if blocks or not steps:
-        return blocks
+    if parts or not steps:
+        return parts
     first, last = min(steps), max(steps)
     third = (last - first + 1) // 3
     if third == 0:
