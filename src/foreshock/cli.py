@@ -60,7 +60,10 @@ def main() -> None:
     help="Where to write the run; runs/demo-ARM-SEED by default.",
 )
 def demo(arm: str, seed: int, steps: int | None, model: str, run_dir: Path | None) -> None:
-    """Train a small tool-using agent with TRL and watch its post-tool tail grow while everything else looks fine."""
+    """Train a small tool-using agent and watch its tail.
+
+    A real TRL run: the post-tool tail grows while everything else looks fine. With --arm constrained it does not.
+    """
     with _errors_shown():
         from foreshock.lab import demo as lab_demo
 
@@ -78,7 +81,10 @@ def demo(arm: str, seed: int, steps: int | None, model: str, run_dir: Path | Non
     help="Lowest severity that gives exit code 1.",
 )
 def diagnose(runs: tuple[Path, ...], as_json: bool, fail_on: str) -> None:
-    """Say what is wrong with one or more runs, how sure that is, and what to try."""
+    """Say what is wrong with runs.
+
+    And how sure that is, what it excludes, what to try, and which check would tell more.
+    """
     with _errors_shown():
         from foreshock.diagnose import diagnose as diagnose_path
 
@@ -105,7 +111,7 @@ def diagnose(runs: tuple[Path, ...], as_json: bool, fail_on: str) -> None:
     help="Folder for report.html; the run's own by default.",
 )
 def report(run: Path, output: Path | None) -> None:
-    """Write report.html: one file with every figure, readable without a network."""
+    """Write report.html, one offline file with every figure."""
     with _errors_shown():
         from foreshock.diagnose import diagnose_run
         from foreshock.run import open_run
@@ -124,7 +130,7 @@ def report(run: Path, output: Path | None) -> None:
 )
 @click.option("--once", is_flag=True, help="Print the state once and end.")
 def watch(run: Path, interval: float, once: bool) -> None:
-    """Follow a run directory that a training process is writing, from another terminal."""
+    """Follow a run that another process is training."""
     with _errors_shown():
         from foreshock.views import status
 

@@ -1,0 +1,100 @@
+"""The command line on real run directories, as a user and as CI call it."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from foreshock.cli import main
+from foreshock.run import Block, RunWriter, prepare_directory
+from foreshock.sketch import LogRatioSketch
+
+
+def write_run(folder, *, growth, blocks=30, comparator=True):
+    rng = np.random.default_rng(0)
+    writer = RunWriter(prepare_directory(folder), start_step=0, identity={"trainer": "GRPOTrainer"}, notices={})
+    for index in range(blocks):
+        sketch = LogRatioSketch()
+        for slice_id, scale in enumerate((1.0, growth ** max(0, index - 8))):
+            values = 0.2 * scale * rng.standard_t(3, size=3000)
+            sketch.update(values.astype(np.float32), np.full(3000, slice_id))
+        sketches = {"policy/ref": sketch} if comparator else {}
+        writer.write_block(Block(index, 10 * index + 1, 10 * index + 10, sketches))
+        for step in range(10 * index + 1, 10 * index + 11):
+            writer.write_metrics(step, {"loss": rng.normal(0, 0.01), "reward": 0.5 + rng.normal(0, 0.05)})
+    writer.close("finished")
+    return str(folder)
+
+
+@pytest.fixture
+def call():
+    runner = CliRunner()
+    return lambda *arguments: runner.invoke(main, list(arguments), env={"NO_COLOR": "1", "COLUMNS": "100"})
+
+
+@pytest.mark.parametrize(
+    ("options", "arguments", "code"),
+    [
+        ({"growth": 1.0}, (), 0),
+        ({"growth": 1.06}, (), 1),
+        ({"growth": 1.06}, ("--fail-on", "critical"), 1),
+        ({"growth": 1.0, "comparator": False}, (), 3),
+        ({"growth": 1.0, "blocks": 4}, (), 3),
+    ],
+)
+def test_exit_codes_say_what_was_found(call, tmp_path, options, arguments, code):
+    result = call("diagnose", write_run(tmp_path / "run", **options), *arguments)
+    assert result.exit_code == code, result.output
+
+
+def test_a_finding_weighs_more_than_a_run_that_cannot_be_judged(call, tmp_path):
+    runs = [write_run(tmp_path / "a", growth=1.0, blocks=4), write_run(tmp_path / "b", growth=1.06)]
+    assert call("diagnose", *runs).exit_code == 1
+
+
+def test_json_is_one_document_with_the_documented_shape(call, tmp_path):
+    runs = [write_run(tmp_path / "a", growth=1.06), write_run(tmp_path / "b", growth=1.0)]
+    document = json.loads(call("diagnose", "--json", *runs).output)
+    assert document["schema"] == 1
+    assert [run["verdict"] for run in document["runs"]] == ["critical", "healthy"]
+    finding = document["runs"][0]["findings"][0]
+    assert {"rule", "severity", "slice", "steps", "summary"} <= set(finding)
+    assert document["runs"][0]["causes"] == ["tool-conditioned support mismatch"]
+    assert set(document["runs"][0]) == {
+        "path", "verdict", "findings", "causes", "cannot_judge", "aggregates", "skipped",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("command", ["diagnose", "report", "watch"])
+def test_what_is_no_run_is_one_line_and_exit_code_2(call, tmp_path, command):
+    for path in (tmp_path, tmp_path / "missing"):
+        result = call(command, str(path))
+        assert result.exit_code == 2
+        assert result.output.startswith("Error: ")
+        assert len(result.output.splitlines()) == 1
+
+
+def test_report_writes_one_file_and_says_where(call, tmp_path):
+    run = write_run(tmp_path / "run", growth=1.06)
+    result = call("report", run, "--output", str(tmp_path / "elsewhere"))
+    assert result.output.strip() == str(tmp_path / "elsewhere" / "report.html")
+    assert "post-tool-tail-growth" in (tmp_path / "elsewhere" / "report.html").read_text()
+    assert not (tmp_path / "run" / "report.html").exists()
+
+
+def test_watch_once_shows_the_latest_blocks_and_the_verdict(call, tmp_path):
+    result = call("watch", "--once", write_run(tmp_path / "run", growth=1.06))
+    assert result.exit_code == 0
+    assert "291–300" in result.output
+    assert "CRITICAL" in result.output
+
+
+def test_a_pipe_gets_no_colour_and_the_exit_code(tmp_path):
+    command = [sys.executable, "-m", "foreshock", "diagnose", write_run(tmp_path / "run", growth=1.06)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "\x1b" not in done.stdout
+    assert "CRITICAL" in done.stdout

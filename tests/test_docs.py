@@ -1,0 +1,56 @@
+"""The documents say what the code does."""
+
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+
+from foreshock.cli import main
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_and_options_exist(page):
+    for command, rest in re.findall(r"^foreshock (\w+)(.*)$", page.read_text(), re.MULTILINE):
+        assert command in main.commands, f"{page.name} names foreshock {command}"
+        known = {option for parameter in main.commands[command].params for option in parameter.opts}
+        for option in re.findall(r"--[a-z-]+", rest.split("#")[0]):
+            assert option in known, f"{page.name}: foreshock {command} has no {option}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
+        assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_make_targets_that_the_readme_names_exist():
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert set(re.findall(r"(?:^|`)make ([a-z-]+)", (ROOT / "README.md").read_text(), re.MULTILINE)) <= targets
+
+
+def test_the_options_of_watch_are_documented():
+    from foreshock.adapters.trl import ForeshockCallback
+
+    text = (ROOT / "docs" / "watching.md").read_text()
+    table = text[text.index("## Options") : text.index("## In the trainer")]
+    documented = {
+        name for row in re.findall(r"^\| (.*?) \|", table, re.MULTILINE) for name in re.findall(r"`(\w+)`", row)
+    }
+    assert documented == set(inspect.signature(ForeshockCallback).parameters)
+
+
+def test_the_documented_constants_are_those_of_the_code():
+    from foreshock.detect import e_process, tail
+    from foreshock.rules import aggregates, tail_growth
+
+    text = (ROOT / "docs" / "detectors.md").read_text()
+    assert f"Below {tail.MINIMUM_TOKENS} tokens" in text
+    assert f"growth of p99 of at least ×{tail_growth.MINIMUM_GROWTH}" in text
+    assert f"growth of ×{tail_growth.CRITICAL_GROWTH}" in text
+    assert f"one false alarm per {e_process.WARNING_STEPS:,} steps" in text
+    assert f"at least {aggregates.SHORTEST_WARM_UP} and at most {aggregates.LONGEST_WARM_UP}" in text
+    assert f"at least {aggregates.SMALLEST_SHARE:.0%}".replace("%", " %") in text
