@@ -26,8 +26,8 @@ def test_every_arm_runs_and_leaves_a_report(tmp_path, arm, capfd):
 @pytest.mark.slow
 def test_two_processes_give_one_run_directory_from_merged_blocks(tmp_path):
     command = [
-        sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2", "--num_machines", "1",
-        "--mixed_precision", "no", "--dynamo_backend", "no", "--main_process_port", "0",
+        sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2",
+        "--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no", "--main_process_port", "0",
         "-m", "foreshock", "demo", "--steps", "12", "--run-dir", str(tmp_path / "run"),
     ]  # fmt: skip
     environment = {**os.environ, "ACCELERATE_USE_CPU": "true", "OMP_NUM_THREADS": "1"}
