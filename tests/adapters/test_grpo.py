@@ -246,3 +246,17 @@ def test_user_slices_stand_beside_the_built_in_ones(make_trainer, tmp_path):
     assert sketch.n("text_only") == len(trainer.seen["text_only"])
     assert sketch.n("opening") == trainer.rows * 2
     assert 0 < sketch.n("second") <= trainer.rows * 2
+
+
+def test_tokens_can_be_sliced_by_their_probability(make_trainer, tmp_path):
+    def probability_bin(inputs):
+        return torch.bucketize(inputs["policy_log_probs"].exp(), torch.tensor([0.01, 0.5]))
+
+    trainer = make_trainer(beta=0.05, trainer_class=Witness)
+    foreshock.watch(trainer, run_dir=tmp_path / "run", slice_fn=probability_bin, slices=("rare", "middle", "likely"))
+    trainer.train()
+    sketch = merged(read_run_directory(tmp_path / "run"), "policy/ref")
+    tokens = sum(map(len, trainer.seen.values()))
+    assert sum(sketch.n(name) for name in ("rare", "middle", "likely")) == tokens
+    assert sketch.n("likely") > 0
+    assert sketch.alpha().value == pytest.approx(len(trainer.seen["post_tool"]) / tokens)

@@ -49,7 +49,7 @@ class MonitorConfig:
 
     ``pairs`` are all pairs that could appear, ``slices`` the built-in slices and then the user's. ``stop_on`` is the
     severity at which training is asked to stop, or None. ``on_finding`` is called on rank 0 with every new finding.
-    ``decode`` gives the text of a token id.
+    ``on_notice`` is called on rank 0 with what turns out to be unwatchable. ``decode`` gives the text of a token id.
     """
 
     pairs: tuple[str, ...]
@@ -57,6 +57,7 @@ class MonitorConfig:
     steps_per_block: int = 10
     stop_on: str | None = None
     on_finding: Callable[[Finding], None] | None = None
+    on_notice: Callable[[Mapping[str, str]], None] | None = None
     decode: Callable[[int], str] | None = None
 
 
@@ -77,6 +78,7 @@ class Monitor:
         self._device = device
         self._buffer_sizes = [len(part.pack()) for part in (self._counters, self._top, self._sketch)]
         self._judged_pair: str | None = None
+        self._metrics: dict[str, float] = {}
         self._offset = 0
         self._first_step: int | None = None
         self._pending: tuple[PendingSum, int, int] | None = None
@@ -153,10 +155,30 @@ class Monitor:
 
         The same on one worker and on many, because they come from the merged block.
         """
-        pair = self.run.pair
-        if pair is None or not self.run.blocks or pair not in self.run.blocks[-1].sketches:
-            return {}
-        sketch = self.run.blocks[-1].sketches[pair]
+        return self._metrics
+
+    def note(self, code: str, text: str) -> None:
+        """Say once what cannot be watched and what to set, and record it."""
+        if code in self.run.notices:
+            return
+        self.run.notices[code] = text
+        if self._writer is not None:
+            self._save_notices()
+            if self.config.on_notice is not None:
+                self.config.on_notice({code: text})
+
+    @guarded
+    def _save_notices(self) -> None:
+        if self._writer is not None:
+            self._writer.update_session(notices=dict(self.run.notices))
+
+    @guarded
+    def _refresh_metrics(self) -> None:
+        """Read the values of a new block; the last ones stay when it has no comparator."""
+        block, pair = self.run.blocks[-1], self.run.pair
+        if pair is None or pair not in block.sketches:
+            return
+        sketch = block.sketches[pair]
         prefix = f"foreshock/{pair.replace('/', '_')}"
         found = {}
         for name in (TEXT_ONLY, POST_TOOL):
@@ -164,7 +186,7 @@ class Monitor:
             found[f"{prefix}/abs_p99/{name}"] = sketch.quantile(0.99, name)
             found[f"{prefix}/ess_share_cap3/{name}"] = sketch.ess_share(name, cap=3.0)
         found[f"foreshock/tokens/alpha/{POST_TOOL}"] = sketch.alpha()
-        return {key: diagnostic.value for key, diagnostic in found.items() if diagnostic.ok}
+        self._metrics = {key: diagnostic.value for key, diagnostic in found.items() if diagnostic.ok}
 
     def note_error(self, where: str, error: BaseException) -> None:
         """Count an error of the monitor itself and report the first one."""
@@ -250,6 +272,7 @@ class Monitor:
         tokens = top_tokens.unpack(top, first_step, self._world_size, self.config.decode)
         block = Block(index, first_step, last_step, EncodedSketches.of(seen), self._world_size, counts, tokens)
         self.run.blocks.append(block)
+        self._refresh_metrics()
         if self._writer is not None:
             self._writer.write_block(block)
             self._judge()

@@ -24,6 +24,7 @@ from foreshock.run import Run, RunWriter, prepare_directory, read_run_directory
 from foreshock.views import report, terminal
 
 MAXIMUM_SLICES = 64
+WITHOUT_FLOAT64 = ("mps",)
 
 
 class ForeshockCallback(TrainerCallback):
@@ -32,8 +33,8 @@ class ForeshockCallback(TrainerCallback):
     Args:
         run_dir: folder of the run, existing or new; a resumed run appends to it.
         steps_per_block: optimizer steps merged into one block, the unit of the detectors.
-        slice_fn: gives each token a user-defined slice, from the micro-batch that the loss sees to integers ``(B, T)``:
-            an index into ``slices``, or −1.
+        slice_fn: gives each token a user-defined slice, from the micro-batch that the loss sees (and the policy's
+            ``policy_log_probs``) to integers ``(B, T)``: an index into ``slices``, or −1.
         slices: names of the user-defined slices.
         ref_model: reference model for a trainer that has none; a twelfth of the rows is scored under it.
         on_finding: called on rank 0 with every new finding.
@@ -67,14 +68,13 @@ class ForeshockCallback(TrainerCallback):
         self._write_report = write_report
         self._probe: ReferenceProbe | None = None
         self._notices: dict[str, str] = {}
-        self._metrics_block = -1
-        self._metrics: dict[str, float] = {}
         self._config = MonitorConfig(
             pairs=PAIRS,
             slices=(*SLICES, *slices),
             steps_per_block=steps_per_block,
             stop_on=stop_on,
             on_finding=self._announce,
+            on_notice=terminal.print_notices,
             decode=self._decode,
         )
 
@@ -98,14 +98,20 @@ class ForeshockCallback(TrainerCallback):
             raise AlreadyWatched(
                 "This trainer has a watch already. Use one foreshock.watch or one ForeshockCallback per trainer."
             )
-        if isinstance(trainer, GRPOTrainer):
-            self._probe = self._choose_comparator(trainer)
-            LossTap(trainer, self._deliver)
-        else:
+        device = trainer.accelerator.device
+        if not isinstance(trainer, GRPOTrainer):
             self._notices["no-token-records"] = (
                 f"{type(trainer).__name__} gives no per-token log-ratios to Foreshock yet, so only its logged scalars "
                 "are recorded. Per-token records need a GRPOTrainer."
             )
+        elif device.type in WITHOUT_FLOAT64:
+            self._notices["no-token-records"] = (
+                f"The device {device.type} has no float64, which exact sums need, so only logged scalars are recorded. "
+                "Per-token records need a CPU or a CUDA device."
+            )
+        else:
+            self._probe = self._choose_comparator(trainer)
+            LossTap(trainer, self._deliver)
         self._trainer = trainer
 
     def on_train_begin(
@@ -127,6 +133,7 @@ class ForeshockCallback(TrainerCallback):
             run = read_run_directory(self.folder)
             terminal.print_notices(run.notices)
         device = self._trainer.accelerator.device
+        device = torch.device("cpu") if device.type in WITHOUT_FLOAT64 else device
         self.monitor = Monitor(self._config, device=device, writer=writer, run=run)
         atexit.register(self._close_unfinished)
 
@@ -192,7 +199,7 @@ class ForeshockCallback(TrainerCallback):
 
     def _note_unseen(self) -> None:
         assert self.monitor is not None
-        self.monitor.run.notices.setdefault(
+        self.monitor.note(
             "no-token-records",
             f"{type(self._trainer).__name__} computed its loss without per-token log-probabilities that Foreshock can "
             "see, so only logged scalars are recorded. A loss that is fused with the output layer (use_liger_kernel in "
@@ -201,13 +208,8 @@ class ForeshockCallback(TrainerCallback):
 
     def _write_metrics(self) -> None:
         assert self.monitor is not None
-        blocks = self.monitor.run.blocks
-        if blocks and blocks[-1].index != self._metrics_block:
-            self._metrics_block = blocks[-1].index
-            self._metrics = self.monitor.metrics()
-        if self._metrics:
-            for key, value in self._metrics.items():
-                self._trainer._metrics["train"][key] = [value]
+        for key, value in self.monitor.metrics().items():
+            self._trainer._metrics["train"][key] = [value]
 
     def _decode(self, token: int) -> str:
         return str(self._trainer.processing_class.decode([token]))

@@ -18,6 +18,9 @@ from foreshock.batch import TokenBatch
 PROMPT_KEY = "foreshock_prompt_has_observation"
 """Key under which the mark travels through TRL's shuffle and split, shape ``(B,)``; no part of TRL reads it."""
 
+POLICY_KEY = "policy_log_probs"
+"""Key under which a slice function finds the policy's log-probabilities, ``(B, T)`` in nats, beside the micro-batch."""
+
 LOG_PROBS = {
     "old": "old_per_token_logps",
     "ref": "ref_per_token_logps",
@@ -95,7 +98,7 @@ def token_batch(inputs: Inputs, policy: torch.Tensor, slice_fn: SliceFunction | 
         log_probs={"policy": policy, **found},
         prompt_has_observation=inputs.get(PROMPT_KEY),
         token_ids=inputs["completion_ids"],
-        user_slices=None if slice_fn is None else slice_fn(inputs),
+        user_slices=None if slice_fn is None else slice_fn({**inputs, POLICY_KEY: policy}),
     )
 
 
