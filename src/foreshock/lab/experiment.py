@@ -29,6 +29,19 @@ Arm = Literal["fixed", "drift_aware", "constrained"]
 ARMS: tuple[Arm, ...] = ("fixed", "drift_aware", "constrained")
 GENERATIONS = 8
 
+ON_CPU: dict[str, Any] = {
+    "lr_scheduler_type": "constant",
+    "gradient_checkpointing": False,
+    "use_cpu": True,
+    "bf16": False,
+    "dataloader_pin_memory": False,
+    "logging_steps": 1,
+    "report_to": "none",
+    "save_strategy": "no",
+    "disable_tqdm": True,
+}
+"""What every run of the lab has in common: on the CPU, every step logged, nothing else printed or saved."""
+
 
 @dataclass(frozen=True)
 class Experiment:
@@ -101,7 +114,6 @@ def _trainer_config(experiment: Experiment, folder: Path) -> GRPOConfig:
         per_device_train_batch_size=rows // workers,
         num_generations=GENERATIONS,
         learning_rate=experiment.learning_rate,
-        lr_scheduler_type="constant",
         adam_beta2=0.99,
         beta=experiment.beta,
         scale_rewards="none",
@@ -113,14 +125,7 @@ def _trainer_config(experiment: Experiment, folder: Path) -> GRPOConfig:
         max_completion_length=72,
         max_tool_calling_iterations=5,
         shuffle_dataset=False,
-        gradient_checkpointing=False,
-        use_cpu=True,
-        bf16=False,
-        dataloader_pin_memory=False,
-        logging_steps=1,
-        report_to="none",
-        save_strategy="no",
-        disable_tqdm=True,
+        **ON_CPU,
     )
 
 

