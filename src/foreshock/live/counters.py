@@ -32,7 +32,7 @@ class StepCounters:
 
     def add(self, step_in_block: int, name: str, amount: torch.Tensor | float) -> None:
         """Add to one counter of one step."""
-        self._counts[step_in_block, NAMES.index(name)] += amount
+        self._counts.select(0, step_in_block).select(0, NAMES.index(name)).add_(amount)
 
     def pack(self) -> torch.Tensor:
         """Return the counts as one vector, ready for a SUM over workers."""

@@ -99,9 +99,9 @@ class Monitor:
         self._count("observation_tokens", batch.observation_mask.sum())
         self._count("post_tool_tokens", (mask * slice_ids).sum())
         for name, log_probs in batch.log_probs.items():
-            self._count(f"nonfinite/{name}", ((~log_probs.isfinite()) * mask).sum())
+            self._count(f"nonfinite/{name}", (log_probs.isfinite().logical_not() * mask).sum())
         if advantages is not None:
-            self._count("nonfinite/advantages", (~advantages.isfinite()).sum())
+            self._count("nonfinite/advantages", advantages.isfinite().logical_not().sum())
         self._update_sketches(batch, slice_ids, mask)
 
     @guarded

@@ -31,29 +31,32 @@ class TopTokens:
 
     def __init__(self, device: torch.device, *, rank: int, world_size: int) -> None:
         self._rank, self._world_size = rank, world_size
-        self._table = torch.zeros((len(SLICES), KEPT, len(FIELDS)), dtype=torch.float64, device=device)
+        empty = torch.zeros((KEPT, len(FIELDS)), dtype=torch.float64, device=device)
+        self._tables = [empty.clone() for _ in SLICES]
 
     def update(self, batch: TokenBatch, log_ratio: torch.Tensor, slice_ids: torch.Tensor, step_in_block: int) -> None:
         """Take in the ``(B, T)`` log-ratios of one micro-batch; values that are not finite are left out."""
         if batch.token_ids is None or log_ratio.numel() == 0:
             return
         magnitude = log_ratio.abs().nan_to_num(nan=0.0, posinf=0.0) * (batch.response_mask != 0)
-        for index in range(len(SLICES)):
+        for index, kept in enumerate(self._tables):
             largest, column = (magnitude * (slice_ids == index)).max(dim=1)
             found = _describe(batch, batch.token_ids, log_ratio, column, step_in_block)
             candidates = torch.where((largest > 0).unsqueeze(1), found, 0.0)  # 0 where the row has none in this slice
-            table = torch.cat([self._table[index], candidates])
-            self._table[index] = table[table[:, 0].abs().topk(KEPT).indices]
+            table = torch.cat([kept, candidates])
+            largest_of_all = table.select(1, 0).abs().topk(KEPT).indices
+            self._tables[index] = table.index_select(0, largest_of_all)
 
     def pack(self) -> torch.Tensor:
         """Return the table in this worker's slot of a zero vector, so that a SUM over workers keeps all tables."""
-        slots = self._table.new_zeros((self._world_size, *self._table.shape))
-        slots[self._rank] = self._table
-        return slots.reshape(-1)
+        own = torch.stack(self._tables).reshape(-1)
+        before, after = self._rank, self._world_size - self._rank - 1
+        return torch.cat([own.new_zeros(before * len(own)), own, own.new_zeros(after * len(own))])
 
     def reset(self) -> None:
         """Begin a new block."""
-        self._table.zero_()
+        for table in self._tables:
+            table.zero_()
 
 
 def unpack(
@@ -84,7 +87,7 @@ def _describe(
     columns = torch.arange(log_ratio.shape[1], device=log_ratio.device).unsqueeze(0)
     before = columns < at
     observation = batch.observation_mask != 0
-    starts = observation & ~torch.nn.functional.pad(observation, (1, 0))[:, :-1]
+    starts = observation & torch.nn.functional.pad(observation, (1, -1)).logical_not()
     turn = (starts & before).sum(1)
     last_observation = torch.where(observation & before, columns, -1).amax(1, keepdim=True)
     response = batch.response_mask != 0
