@@ -25,7 +25,7 @@ def write_run(folder, *, growth, blocks=30, comparator=True):
         writer.write_block(Block(index, 10 * index + 1, 10 * index + 10, sketches))
         for step in range(10 * index + 1, 10 * index + 11):
             writer.write_metrics(step, {"loss": rng.normal(0, 0.01), "reward": 0.5 + rng.normal(0, 0.05)})
-    writer.close("finished")
+    writer.end("finished")
     return str(folder)
 
 
@@ -41,6 +41,8 @@ def call():
         ({"growth": 1.0}, (), 0),
         ({"growth": 1.06}, (), 1),
         ({"growth": 1.06}, ("--fail-on", "critical"), 1),
+        ({"growth": 1.06, "blocks": 21}, (), 1),
+        ({"growth": 1.06, "blocks": 21}, ("--fail-on", "critical"), 0),
         ({"growth": 1.0, "comparator": False}, (), 3),
         ({"growth": 1.0, "blocks": 4}, (), 3),
     ],
@@ -75,6 +77,14 @@ def test_what_is_no_run_is_one_line_and_exit_code_2(call, tmp_path, command):
         assert result.exit_code == 2
         assert result.output.startswith("Error: ")
         assert len(result.output.splitlines()) == 1
+
+
+def test_a_folder_that_cannot_be_written_to_is_exit_code_2(call, tmp_path):
+    run = write_run(tmp_path / "run", growth=1.0, blocks=2)
+    (tmp_path / "file").write_text("x")
+    result = call("report", run, "--output", str(tmp_path / "file" / "sub"))
+    assert result.exit_code == 2
+    assert result.output.startswith("Error: ")
 
 
 def test_report_writes_one_file_and_says_where(call, tmp_path):

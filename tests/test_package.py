@@ -15,7 +15,7 @@ def loaded_after(statement):
     "statement",
     [
         "import foreshock",
-        "import foreshock.sketch, foreshock.run, foreshock.detect, foreshock.diagnose",
+        "import foreshock.sketch, foreshock.run, foreshock.detect, foreshock.diagnosis",
         "import foreshock.views.report, foreshock.views.terminal",
     ],
 )
@@ -29,6 +29,17 @@ def test_the_help_of_the_command_line_loads_no_numpy():
     modules = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert "foreshock.cli" in modules
     assert not set(modules) & {*HEAVY, "numpy", "plotly", "rich", "jinja2"}
+
+
+def test_public_names_stay_what_they_are_whatever_was_imported_before(tmp_path):
+    code = (
+        "import foreshock, foreshock.diagnosis, foreshock.views.report\n"
+        "for _ in range(2):\n"
+        "    try: foreshock.diagnose(__import__('sys').argv[1])\n"
+        "    except foreshock.errors.ReadError: print('called')"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True)
+    assert done.stdout.split() == ["called", "called"], done.stderr
 
 
 def test_every_public_name_can_be_imported():

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from foreshock.adapters.trl import ForeshockCallback, watch
-    from foreshock.diagnose import Diagnosis, diagnose
+    from foreshock.diagnosis import Diagnosis, diagnose
     from foreshock.run import Run, open_run
     from foreshock.sketch import LogRatioSketch
 
 __version__ = "0.1.0"
 
 _HOME = {
-    "Diagnosis": "foreshock.diagnose",
+    "Diagnosis": "foreshock.diagnosis",
     "ForeshockCallback": "foreshock.adapters.trl",
     "LogRatioSketch": "foreshock.sketch",
     "Run": "foreshock.run",
-    "diagnose": "foreshock.diagnose",
+    "diagnose": "foreshock.diagnosis",
     "open_run": "foreshock.run",
     "watch": "foreshock.adapters.trl",
 }

@@ -11,7 +11,7 @@ import click
 import foreshock
 
 if TYPE_CHECKING:
-    from foreshock.diagnose import Diagnosis
+    from foreshock.diagnosis import Diagnosis
     from foreshock.lab.experiment import Arm
 
 OK, FINDINGS, UNREADABLE, CANNOT_JUDGE = 0, 1, 2, 3
@@ -86,7 +86,7 @@ def diagnose(runs: tuple[Path, ...], as_json: bool, fail_on: str) -> None:
     And how sure that is, what it excludes, what to try, and which check would tell more.
     """
     with _errors_shown():
-        from foreshock.diagnose import diagnose as diagnose_path
+        from foreshock.diagnosis import diagnose as diagnose_path
 
         found = [diagnose_path(path) for path in runs]
         if as_json:
@@ -113,7 +113,7 @@ def diagnose(runs: tuple[Path, ...], as_json: bool, fail_on: str) -> None:
 def report(run: Path, output: Path | None) -> None:
     """Write report.html, one offline file with every figure."""
     with _errors_shown():
-        from foreshock.diagnose import diagnose_run
+        from foreshock.diagnosis import diagnose_run
         from foreshock.run import open_run
         from foreshock.views.report import write_report
 
@@ -154,7 +154,7 @@ def _exit_code(found: list[Diagnosis], fail_on: str) -> int:
 
 
 class _errors_shown:
-    """Show an error that Foreshock raised on purpose as one line, and leave with the code for wrong use."""
+    """Show an error of Foreshock's own or of the file system as one line, and leave with the code for wrong use."""
 
     def __enter__(self) -> None:
         return None
@@ -162,7 +162,7 @@ class _errors_shown:
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         from foreshock.errors import ForeshockError
 
-        if isinstance(error, ForeshockError):
+        if isinstance(error, (ForeshockError, OSError)):
             _fail(str(error))
 
 

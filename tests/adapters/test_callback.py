@@ -69,7 +69,7 @@ def test_a_resume_appends(make_trainer, tmp_path):
     run = read_run_directory(tmp_path / "run")
     assert run.series["reward"].steps.tolist() == list(range(1, 9))
     assert [(block.first_step, block.last_step) for block in run.blocks] == [(1, 2), (3, 4), (5, 6), (7, 8)]
-    assert run.skipped["superseded by a resume"] == 3  # row 5, its summary row folded in, and block 5
+    assert run.skipped["superseded by a later session"] == 3  # row 5, its summary row folded in, and block 5
     assert len(resumed_blocks := (tmp_path / "run" / "blocks.jsonl").read_text().splitlines()) == 5, resumed_blocks
 
 

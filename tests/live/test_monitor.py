@@ -49,7 +49,7 @@ def work(rank, world, folder):
             monitor.observe(rows_of(batch, slice(1, None, world)))
         monitor.end_step(step)
     monitor.finish(23)
-    monitor.close("finished")
+    monitor.end("finished")
     return monitor.errors
 
 
@@ -122,7 +122,7 @@ def test_a_monitor_that_cannot_write_goes_on(tmp_path):
 def test_logged_numbers_of_any_make_are_recorded(tmp_path, value):
     monitor = start(tmp_path)
     monitor.log(1, {"loss": value, "text": "x"})
-    monitor.close("finished")
+    monitor.end("finished")
     line = json.loads((tmp_path / "metrics.jsonl").read_text())
     assert line["values"]["loss"] == float(value)
     assert read_run_directory(tmp_path).series["loss"].values.tolist() == [float(value)]

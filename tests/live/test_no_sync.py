@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
 
-from foreshock.adapters.trl.grpo import PROMPT_KEY, token_batch
+from foreshock.adapters.trl.grpo import POLICY_KEY, PROMPT_KEY, token_batch
 from foreshock.batch import PAIRS
 from foreshock.live.monitor import Monitor, MonitorConfig
 from foreshock.run import Run
@@ -42,7 +42,9 @@ def test_a_micro_batch_and_a_block_never_wait_for_the_device(slice_fn):
         )
         for _ in range(2):
             inputs = micro_batch(4, 16)
-            batch = token_batch(inputs, fake(4, 16), slice_fn)
+            policy = fake(4, 16)
+            user_slices = None if slice_fn is None else slice_fn({**inputs, POLICY_KEY: policy})
+            batch = token_batch(inputs, policy, user_slices)
             monitor.observe(batch, inputs["advantages"])
             monitor.observe_sample(batch)
         buffer = monitor._pack()

@@ -29,7 +29,7 @@ def write_session(folder, start, stop, *, close=True, seed=0):
         if step % 10 == 0:
             writer.write_block(make_block(step // 10, step - 9, step, seed))
     if close:
-        writer.close("finished")
+        writer.end("finished")
     return writer
 
 
@@ -72,7 +72,7 @@ def test_a_resume_appends_and_supersedes_what_lies_behind_its_checkpoint(tmp_pat
     assert run.series["loss"].values[19] == 20.0
     assert run.series["loss"].values[20] == 21.5
     assert [block.last_step for block in run.blocks] == [10, 20, 30, 40]
-    assert run.skipped["superseded by a resume"] == 11
+    assert run.skipped["superseded by a later session"] == 11
 
 
 def test_a_new_run_in_the_same_folder_supersedes_the_old_one_and_erases_nothing(tmp_path):

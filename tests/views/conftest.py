@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from foreshock.diagnose import Diagnosis
+from foreshock.diagnosis import Diagnosis
 from foreshock.rules.finding import CannotJudge, Finding
 from foreshock.run import Block, Run
 from foreshock.sketch import LogRatioSketch

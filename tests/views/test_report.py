@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from jinja2 import UndefinedError
 
-from foreshock.diagnose import diagnose_run
+from foreshock.diagnosis import diagnose_run
 from foreshock.run import Block, Run
 from foreshock.sketch import LogRatioSketch
 from foreshock.views import report
@@ -167,7 +167,7 @@ def test_the_same_run_gives_the_same_bytes_in_every_process() -> None:
     program = (
         "import sys, hashlib; sys.path.insert(0, sys.argv[1])\n"
         "from conftest import build_run\n"
-        "from foreshock.diagnose import diagnose_run\n"
+        "from foreshock.diagnosis import diagnose_run\n"
         "from foreshock.views.report import render_report\n"
         "run = build_run(4, pairs=('policy/ref', 'policy/old'))\n"
         "print(hashlib.sha256(render_report(run, diagnose_run(run)).encode()).hexdigest())\n"

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from foreshock.batch import POST_TOOL, SLICES, TEXT_ONLY, TokenBatch
-from foreshock.diagnose import Diagnosis, diagnose_run
+from foreshock.diagnosis import Diagnosis, diagnose_run
 from foreshock.live import counters, top_tokens
 from foreshock.live.counters import StepCounters
 from foreshock.live.merge import PendingSum, worker_rank
@@ -82,8 +82,17 @@ class Monitor:
         self._offset = 0
         self._first_step: int | None = None
         self._pending: tuple[PendingSum, int, int] | None = None
-        self._raised: dict[tuple[str, str], str] = {}
+        self._raised: dict[tuple[str, str], int] = {}
+        self._errors_sent = 0
         self._stop_wanted = False
+        self._remember_findings()
+
+    @guarded
+    def _remember_findings(self) -> None:
+        """Note what a resumed run was warned of already, so that it is neither said again nor a new reason to stop."""
+        if self.run.blocks:
+            self.diagnosis = diagnose_run(self.run)
+            self._raised = {_key(finding): _rank(finding.severity) for finding in self.diagnosis.findings}
 
     @guarded
     def observe(self, batch: TokenBatch, advantages: torch.Tensor | None = None) -> None:
@@ -137,18 +146,27 @@ class Monitor:
             self._collect()
         self._judge()
 
-    def close(self, status: str) -> None:
-        """Write how the run ended and close the run directory; quietly, whatever state it is in."""
+    @guarded
+    def salvage(self, step: int) -> None:
+        """Keep what a run that ends before its time has gathered. Other workers may be gone, so none is waited for."""
+        if self._world_size == 1:
+            self.finish(step)
+
+    @guarded
+    def end(self, status: str) -> None:
+        """Write how the run ended. What the trainer logs later, such as an evaluation, is still recorded."""
         self.run.identity = {**self.run.identity, "status": status, "ended": utc_now()}
-        if self._writer is None:
-            return
-        try:
+        if self._writer is not None:
             verdict = self.diagnosis.verdict if self.diagnosis else None
             self._writer.update_session(notices=dict(self.run.notices), monitor_errors=self.errors, verdict=verdict)
-            self._writer.close(status)
-        except (OSError, ValueError) as error:
-            self.note_error("close", error)
-        self._writer = None
+            self._writer.end(status)
+
+    @guarded
+    def close(self) -> None:
+        """Close the files of the run directory."""
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
 
     def metrics(self) -> dict[str, float]:
         """Return the values of the last merged block for the trainer's own logs, at most eight keys.
@@ -236,8 +254,9 @@ class Monitor:
 
     def _send(self, step: int) -> None:
         """Start the one sum over workers of this block; reached on every worker, whatever its data."""
-        if self.errors:
-            self._count("errors", self.errors)
+        if self.errors > self._errors_sent:
+            self._count("errors", self.errors - self._errors_sent)
+            self._errors_sent = self.errors
         if self._rank == 0 and self._stop_wanted:
             self._count("stop", 1.0)
         first_step = self._first_step if self._first_step is not None else step
@@ -283,15 +302,23 @@ class Monitor:
             return
         self.diagnosis = diagnose_run(self.run)
         for finding in self.diagnosis.findings:
-            key = (finding.rule, finding.slice)
-            if self._raised.get(key) == finding.severity:
+            severity = _rank(finding.severity)
+            if severity <= self._raised.get(_key(finding), -1):
                 continue
-            self._raised[key] = finding.severity
+            self._raised[_key(finding)] = severity
             self._writer.write_finding(finding.to_dict())
-            if self.config.stop_on and SEVERITIES.index(finding.severity) >= SEVERITIES.index(self.config.stop_on):
+            if self.config.stop_on and severity >= _rank(self.config.stop_on):
                 self._stop_wanted = True
             if self.config.on_finding is not None:
                 self.config.on_finding(finding)
+
+
+def _key(finding: Finding) -> tuple[str, str]:
+    return finding.rule, finding.slice
+
+
+def _rank(severity: str) -> int:
+    return SEVERITIES.index(severity)
 
 
 def _has_tokens(sketch: Any) -> bool:

@@ -20,19 +20,19 @@ SMALLEST_SHARE = 0.15
 SMALLEST_SHIFT = 2.0
 """The same for a series around zero, in standard deviations of one step (heuristic)."""
 
-SHORTEST_WARM_UP, LONGEST_WARM_UP = 30, 100
+SHORTEST_WARM_UP, LONGEST_WARM_UP = 30, 150
 """Bounds of the warm-up in steps. With a slow start 30 steps are too few on long runs; see docs/detectors.md."""
 
 
 def warm_up_steps(run: Run) -> int:
-    """Return how many steps at the start are not judged: an eighth of the run's planned length, within bounds.
+    """Return how many steps at the start are not judged: a seventh of the run's planned length, within bounds.
 
     Policy and reference are the same at step 0, so every tail rises at first.
     """
     watch = run.identity.get("watch")
     planned = watch.get("max_steps") if isinstance(watch, Mapping) else None
     length = planned if isinstance(planned, int) and planned > 0 else run.last_step
-    return min(max(length // 8, SHORTEST_WARM_UP), LONGEST_WARM_UP)
+    return min(max(length // 7, SHORTEST_WARM_UP), LONGEST_WARM_UP)
 
 
 def settled_blocks(run: Run) -> list[Block]:

@@ -7,7 +7,7 @@ Known problems: none.
 
 from __future__ import annotations
 
-from foreshock.rules.finding import Finding, RuleResult
+from foreshock.rules.finding import CannotJudge, Finding, RuleResult
 from foreshock.run import Run
 
 ID = "monitor-errors"
@@ -15,11 +15,14 @@ ID = "monitor-errors"
 
 def check(run: Run) -> RuleResult:
     """Report the errors that the watch counted, as a note."""
+    count = sum(block.total("errors") for block in run.blocks)
     notice = run.notices.get(ID)
-    if notice is None:
+    if notice is None and not count:
         return RuleResult()
+    notice = notice or f"{count:.0f} error(s) inside Foreshock, on a worker other than the first."
     return RuleResult(
-        (
+        cannot_judge=(CannotJudge(ID, "Foreshock met errors of its own, so parts of the record may be missing."),),
+        findings=(
             Finding(
                 rule=ID,
                 severity="note",
@@ -27,5 +30,5 @@ def check(run: Run) -> RuleResult:
                 steps=(0, run.last_step),
                 advice="Please report it with its first error; logging at DEBUG level prints the whole traceback.",
             ),
-        )
+        ),
     )

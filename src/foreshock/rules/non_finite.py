@@ -22,27 +22,37 @@ TENSORS = ("rollout", "old", "ref", "advantages", "policy")
 KEYS = ("reward", "loss", "grad_norm")
 """Logged scalars that must be finite. Others may be undefined by design, such as ``kl`` with beta 0."""
 
-SKIPPED_BY_SCALER = "grad_norm"
-"""A loss scaler may skip an update whose gradient is not finite; once alone that is harmless."""
+GRADIENT = "grad_norm"
+"""A loss scaler may skip an update whose gradient is not finite; once, with finite ones after it, is harmless."""
+
+SAMPLER = "rollout log-probabilities"
+"""A sampler leaves out single tokens that it cannot score, and the trainer leaves them out of its correction."""
+
+SAMPLER_SHARE = 0.01
+"""Share of the response tokens without a sampler's log-probability up to which that is only noted (heuristic)."""
 
 
 def check(run: Run) -> RuleResult:
-    """Report the first non-finite tensor or key of a run; critical when it lasts or when the loss is hit."""
+    """Report the first non-finite tensor or key of a run; critical when the policy, the loss or the gradient is hit."""
     events = sorted(_events(run), key=lambda event: (event[0], event[1]))
     if not events:
         return RuleResult()
-    first_step, _, name, _ = events[0]
-    rows = [{"what": what, "first step": step, "values": int(count)} for step, _, what, count in events]
+    first_step, _, name, count = events[0]
+    rows = [{"what": what, "first step": step, "values": int(values)} for step, _, what, values in events]
     hit = {what for _, _, what, _ in events}
-    single = hit == {SKIPPED_BY_SCALER} and events[0][3] == 1
-    severity = "note" if single else "critical" if hit & {"loss", "policy log-probabilities"} else "warning"
+    excuse = ""
+    if hit == {GRADIENT} and count == 1 and np.isfinite(run.series[GRADIENT].values[-1]):
+        excuse = " A single gradient that the scaler skips is harmless."
+    if hit == {SAMPLER} and count <= SAMPLER_SHARE * sum(block.total("response_tokens") for block in run.blocks):
+        excuse = " The sampler could not score a few tokens; the trainer leaves them out."
+    fatal = hit & {"loss", GRADIENT, "policy log-probabilities"}
+    severity = "note" if excuse else "critical" if fatal else "warning"
     return RuleResult(
         (
             Finding(
                 rule=ID,
                 severity=severity,
-                summary=f"{name} had the first non-finite value, at step {first_step}."
-                + (" A single gradient that the scaler skips is harmless." if single else ""),
+                summary=f"{name} had the first non-finite value, at step {first_step}." + excuse,
                 steps=(first_step, run.last_step),
                 evidence=tuple(rows),
                 certainty="Counted, not estimated: there is no false alarm.",

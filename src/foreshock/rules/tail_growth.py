@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from foreshock.batch import POST_TOOL, TEXT_ONLY
 from foreshock.detect.aggregates import Change
@@ -25,10 +27,12 @@ from foreshock.run import Block, Run, merge_pair
 from foreshock.sketch import LogRatioSketch
 from foreshock.stats.diagnostic import Diagnostic
 
+Floats = npt.NDArray[np.float64]
+
 ID = "post-tool-tail-growth"
 
 MINIMUM_GROWTH = 1.2
-"""Growth of post-tool p99 of |r|, and beyond the text-only one, below which there is only a note (heuristic)."""
+"""Growth of the post-tool tail, and beyond the text-only one, below which there is only a note (heuristic)."""
 
 CRITICAL_GROWTH = 1.5
 """Growth from which on the finding is critical, when the evidence is ten times that of a warning (heuristic)."""
@@ -40,60 +44,111 @@ CAUSE = "tool-conditioned support mismatch"
 
 
 def check(run: Run) -> RuleResult:
-    """Judge the growth of the post-tool tail against the text-only contrast, on the pair of :attr:`Run.pair`."""
+    """Judge the growth of the post-tool tail against the text-only contrast, on the pair of :attr:`Run.pair`.
+
+    An alarm stays: a tail that has receded since is still reported, and said to have receded.
+    """
     pair = run.pair
     if pair is None:
         return RuleResult()
     warm_up = warm_up_steps(run)
     blocks = [block for block in run.blocks if pair in block.sketches and block.first_step > warm_up]
     contrasts = [_memo(block, pair, "contrast", tail_contrast) for block in blocks]
-    levels = [_memo(block, pair, "level", _post_tool_level) for block in blocks]
     usable = [block for block, contrast in zip(blocks, contrasts, strict=True) if contrast.ok]
     if len(usable) < REFERENCE_BLOCKS + ENOUGH_BETS:
         return RuleResult(cannot_judge=(_too_little(contrasts, len(usable), warm_up),))
-    steps_per_block = max(block.last_step - block.first_step + 1 for block in blocks)
-    evidence = growth_evidence([c.value for c in contrasts], [level.value for level in levels], steps_per_block)
-    alarm = _first(evidence, threshold(steps_per_block, WARNING_STEPS))
-    if alarm is None:
+    tail = _read_tail(usable, pair)
+    certain = np.flatnonzero(tail.evidence >= threshold(tail.steps_per_block, WARNING_STEPS))
+    if not certain.size:
         return RuleResult()
-    baseline, recent = usable[:REFERENCE_BLOCKS], usable[-REFERENCE_BLOCKS:]
-    post, text = (_growth(baseline, recent, pair, name) for name in (POST_TOOL, TEXT_ONLY))
-    if not min(post, post / text) >= MINIMUM_GROWTH:
-        return RuleResult(_small_or_over(pair, blocks[alarm].last_step, run.last_step, post, text, baseline))
-    certain = _first(evidence, threshold(steps_per_block, CRITICAL_STEPS)) is not None
-    critical = certain and post / text >= CRITICAL_GROWTH
-    alarm_step = blocks[alarm].last_step
+    grown = certain[tail.growth[certain] >= MINIMUM_GROWTH]
+    if not grown.size:
+        return RuleResult((_note_of_small_growth(tail, int(certain[0]), run.last_step),))
+    return RuleResult((_finding(run, tail, int(grown[0]), warm_up),))
+
+
+@dataclass(frozen=True, slots=True)
+class _Tail:
+    """The judged blocks of one pair. ``evidence`` and ``growth`` have one entry a block.
+
+    ``growth`` is by what factor the post-tool tail has grown, on its own and beyond the text-only one (the smaller of
+    the two), from the reference blocks to the latest as many: of the geometric mean of |r| over the top 2 %.
+    """
+
+    pair: str
+    blocks: Sequence[Block]
+    evidence: Floats
+    growth: Floats
+
+    @property
+    def steps_per_block(self) -> int:
+        return max(block.last_step - block.first_step + 1 for block in self.blocks)
+
+    @property
+    def baseline(self) -> Sequence[Block]:
+        return self.blocks[:REFERENCE_BLOCKS]
+
+    @property
+    def recent(self) -> Sequence[Block]:
+        return self.blocks[-REFERENCE_BLOCKS:]
+
+    def p99_growth(self, slice_name: str) -> float:
+        return _p99(self.recent, self.pair, slice_name) / _p99(self.baseline, self.pair, slice_name)
+
+
+def _read_tail(blocks: Sequence[Block], pair: str) -> _Tail:
+    contrasts = np.array([_memo(block, pair, "contrast", tail_contrast).value for block in blocks])
+    levels = np.array([_memo(block, pair, "level", _post_tool_level).value for block in blocks])
+    steps_per_block = max(block.last_step - block.first_step + 1 for block in blocks)
+    evidence = growth_evidence(contrasts, levels, steps_per_block)
+    return _Tail(pair, blocks, evidence, np.exp(np.minimum(_rise(contrasts), _rise(levels))))
+
+
+def _rise(values: Floats) -> Floats:
+    """Return the mean of the latest reference-many values minus that of the first, for each block."""
+    sums = np.cumsum(np.concatenate([[0.0], values]))
+    window = np.minimum(np.arange(1, len(values) + 1), REFERENCE_BLOCKS)
+    latest = (sums[1:] - sums[np.arange(1, len(values) + 1) - window]) / window
+    return np.asarray(latest - values[:REFERENCE_BLOCKS].mean())
+
+
+def _finding(run: Run, tail: _Tail, alarm: int, warm_up: int) -> Finding:
+    alarm_step = tail.blocks[alarm].last_step
+    critical = (tail.evidence >= threshold(tail.steps_per_block, CRITICAL_STEPS)) & (tail.growth >= CRITICAL_GROWTH)
     then, now = aggregate_changes(run, until=alarm_step), aggregate_changes(run)
-    tokens = largest_tokens(recent, POST_TOOL, _p99(baseline, pair, POST_TOOL))
-    return RuleResult(
-        (
-            Finding(
-                rule=ID,
-                severity="critical" if critical else "warning",
-                slice=POST_TOOL,
-                steps=(alarm_step, run.last_step),
-                summary=_sentences(
-                    _growth_sentence(pair, post, text, baseline),
-                    _aggregates_then_and_now(then, now, alarm_step, warm_up),
-                    attribution_sentence(tokens),
-                ),
-                evidence=_evidence({"baseline": baseline, "latest": recent}, pair),
-                tokens=tuple(attribution_rows(tokens)),
-                certainty=_certainty(float(np.nanmax(evidence)), steps_per_block),
-                cause=CAUSE,
-                exclusions=_exclusions(text, then),
-                advice=(
-                    "Keep a checkpoint from before this step. Hold post-tool tokens closer to the reference (a KL "
-                    "weight of their own), constrain the tool's output, or widen the reference with dialogues that "
-                    "hold such results."
-                ),
-                next_check=(
-                    "Look at the response tokens right after the tool results that became more frequent lately: the "
-                    "same prompts with tool results in a fixed form should show no growth."
-                ),
-            ),
-        )
+    tokens = largest_tokens(tail.recent, POST_TOOL, _p99(tail.baseline, tail.pair, POST_TOOL))
+    return Finding(
+        rule=ID,
+        severity="critical" if critical.any() else "warning",
+        slice=POST_TOOL,
+        steps=(alarm_step, run.last_step),
+        summary=_sentences(
+            _growth_sentence(tail),
+            "It has receded since its alarm." if tail.growth[-1] < MINIMUM_GROWTH else "",
+            _aggregates_then_and_now(then, now, alarm_step, warm_up),
+            attribution_sentence(tokens),
+        ),
+        evidence=_evidence({"baseline": tail.baseline, "latest": tail.recent}, tail.pair),
+        tokens=tuple(attribution_rows(tokens)),
+        certainty=_certainty(float(tail.evidence.max()), tail.steps_per_block),
+        cause=CAUSE,
+        exclusions=_exclusions(tail.p99_growth(TEXT_ONLY), then),
+        advice=(
+            "Keep a checkpoint from before this step. Hold post-tool tokens closer to the reference (a KL weight of "
+            "their own), constrain the tool's output, or widen the reference with dialogues that hold such results."
+        ),
+        next_check=(
+            "Look at the response tokens right after the tool results that became more frequent lately: the same "
+            "prompts with tool results in a fixed form should show no growth."
+        ),
     )
+
+
+def _note_of_small_growth(tail: _Tail, alarm: int, last_step: int) -> Finding:
+    """Say that growth is certain but small: no reason to act."""
+    step = tail.blocks[alarm].last_step
+    summary = f"Since step {step} it is certain that the tail grows, but by little. {_growth_sentence(tail)}"
+    return Finding(ID, "note", summary, (step, last_step), POST_TOOL)
 
 
 def _post_tool_level(sketch: LogRatioSketch) -> Diagnostic:
@@ -106,11 +161,6 @@ def _memo(block: Block, pair: str, name: str, read: Callable[[LogRatioSketch], D
         block.derived[key] = read(block.sketches[pair])
     found: Diagnostic = block.derived[key]
     return found
-
-
-def _first(evidence: np.ndarray[tuple[int], np.dtype[np.float64]], level: float) -> int | None:
-    reached = np.flatnonzero(evidence >= level)
-    return int(reached[0]) if reached.size else None
 
 
 def _too_little(contrasts: Sequence[Diagnostic], usable: int, warm_up: int) -> CannotJudge:
@@ -127,23 +177,11 @@ def _p99(blocks: Sequence[Block], pair: str, slice_name: str) -> float:
     return math.nan if merged is None else merged.quantile(0.99, slice_name).value
 
 
-def _growth(baseline: Sequence[Block], recent: Sequence[Block], pair: str, slice_name: str) -> float:
-    return _p99(recent, pair, slice_name) / _p99(baseline, pair, slice_name)
-
-
-def _small_or_over(
-    pair: str, alarm: int, last_step: int, post: float, text: float, baseline: Sequence[Block]
-) -> tuple[Finding, ...]:
-    """Keep an alarm whose growth is small, or has gone since, as a note: it was seen, and is no reason to act."""
-    summary = f"Evidence of growth was reached at step {alarm}, but by now it is small. "
-    note = Finding(ID, "note", summary + _growth_sentence(pair, post, text, baseline), (alarm, last_step), POST_TOOL)
-    return (note,)
-
-
-def _growth_sentence(pair: str, post: float, text: float, baseline: Sequence[Block]) -> str:
+def _growth_sentence(tail: _Tail) -> str:
+    post, text = tail.p99_growth(POST_TOOL), tail.p99_growth(TEXT_ONLY)
     return (
-        f"After tool results, p99 of |log-ratio {pair}| has grown ×{post:.2f} since steps "
-        f"{baseline[0].first_step}–{baseline[-1].last_step}, in text-only contexts ×{text:.2f}."
+        f"After tool results, p99 of |log-ratio {tail.pair}| has grown ×{post:.2f} since steps "
+        f"{tail.baseline[0].first_step}–{tail.baseline[-1].last_step}, in text-only contexts ×{text:.2f}."
     )
 
 

@@ -21,6 +21,7 @@ from foreshock.run.block import Block
 from foreshock.run.model import Run
 
 SCHEMA = 1
+LARGEST_STEP = 2**62
 RUN, METRICS, BLOCKS, FINDINGS = "run.json", "metrics.jsonl", "blocks.jsonl", "findings.jsonl"
 
 Record = dict[str, Any]
@@ -102,12 +103,17 @@ class RunWriter:
 
     def update_session(self, **values: Any) -> None:
         """Set fields of this session in ``run.json``; the file is replaced in one move, never half-written."""
-        self._sessions[self.session].update(values)
+        sessions = _read_sessions(self.folder)  # another writer may have opened a session of its own meanwhile
+        sessions[self.session : self.session + 1] = [{**self._sessions[self.session], **values}]
+        self._sessions = sessions
         self._write_sessions()
 
-    def close(self, status: str) -> None:
-        """Write how the session ended and close the files; a closed writer takes no more records."""
+    def end(self, status: str) -> None:
+        """Write how the session ended."""
         self.update_session(status=status, ended=utc_now())
+
+    def close(self) -> None:
+        """Close the files; a closed writer takes no more records."""
         for file in self._files.values():
             file.close()
 
@@ -175,13 +181,13 @@ def _is_current(record: Record, step: int, limits: list[float], run: Run) -> boo
     session = record.get("session", 0)
     current = not isinstance(session, int) or session >= len(limits) or step <= limits[session]
     if not current:
-        run.skipped["superseded by a resume"] += 1
+        run.skipped["superseded by a later session"] += 1
     return current
 
 
 def _records(path: Path, run: Run, step_key: str = "step") -> Iterator[Record]:
     for record in _lines(path, run):
-        if isinstance(record.get(step_key), int):
+        if _is_step(record.get(step_key)):
             yield record
         else:
             run.skipped[f"records without a step in {path.name}"] += 1
@@ -211,7 +217,7 @@ def _read_sessions(folder: Path) -> list[Record]:
     try:
         content = msgspec.json.decode(path.read_bytes())
         schema, sessions = content["schema"], content["sessions"]
-        if not isinstance(sessions, list) or not all(isinstance(session, dict) for session in sessions):
+        if not isinstance(sessions, list) or not all(_is_session(session) for session in sessions):
             raise ReadError(
                 f"{str(path)!r} does not hold a list of sessions. It was not written by Foreshock, or is damaged."
             )
@@ -222,6 +228,14 @@ def _read_sessions(folder: Path) -> list[Record]:
     if schema != SCHEMA:
         raise ReadError(f"{str(path)!r} has schema {schema!r}, this version reads schema {SCHEMA}. Upgrade Foreshock.")
     return sessions
+
+
+def _is_session(session: Any) -> bool:
+    return isinstance(session, dict) and _is_step(session.get("start_step"))
+
+
+def _is_step(step: Any) -> bool:
+    return isinstance(step, int) and 0 <= step < LARGEST_STEP
 
 
 def _open_for_append(path: Path) -> BinaryIO:

@@ -13,7 +13,7 @@ from jinja2.utils import htmlsafe_json_dumps
 from markupsafe import Markup
 
 from foreshock.batch import SLICES
-from foreshock.diagnose import Diagnosis
+from foreshock.diagnosis import Diagnosis
 from foreshock.rules.aggregates import aggregate_sentence, settled_blocks, warm_up_steps
 from foreshock.run import Run
 from foreshock.views import figures, tables, words

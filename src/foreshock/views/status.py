@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from foreshock.batch import POST_TOOL, TEXT_ONLY
-from foreshock.diagnose import diagnose_run
+from foreshock.diagnosis import diagnose_run
 from foreshock.run import Run, open_run
 from foreshock.views.terminal import render_diagnosis
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from foreshock.diagnose import Diagnosis
+from foreshock.diagnosis import Diagnosis
 from foreshock.rules.aggregates import AGGREGATES
 from foreshock.run import Block, Run, Series, merge_pair, segments
 from foreshock.sketch import LogRatioSketch

@@ -18,7 +18,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from foreshock.diagnose import Diagnosis
+from foreshock.diagnosis import Diagnosis
 from foreshock.rules.finding import CannotJudge, Finding
 from foreshock.views.words import (
     VERDICTS,

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from foreshock.detect.aggregates import Change
-from foreshock.diagnose import Diagnosis
+from foreshock.diagnosis import Diagnosis
 from foreshock.rules.finding import SEVERITIES, Finding
 
 VERDICTS = {

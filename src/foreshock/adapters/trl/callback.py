@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -12,7 +13,15 @@ import torch
 from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from trl import GRPOTrainer
 
-from foreshock.adapters.trl.grpo import Inputs, LossTap, SliceFunction, rows_of, token_batch
+from foreshock.adapters.trl.grpo import (
+    POLICY_KEY,
+    Inputs,
+    LossTap,
+    SliceFunction,
+    check_slice_ids,
+    rows_of,
+    token_batch,
+)
 from foreshock.adapters.trl.identity import trainer_identity
 from foreshock.adapters.trl.probe import PROBE_SHARE, ReferenceProbe, can_probe_adapter
 from foreshock.batch import PAIRS, SLICES
@@ -22,6 +31,8 @@ from foreshock.live.monitor import Monitor, MonitorConfig
 from foreshock.rules.finding import SEVERITIES, Finding
 from foreshock.run import Run, RunWriter, prepare_directory, read_run_directory
 from foreshock.views import report, terminal
+
+logger = logging.getLogger("foreshock")
 
 MAXIMUM_SLICES = 64
 WITHOUT_FLOAT64 = ("mps",)
@@ -68,6 +79,8 @@ class ForeshockCallback(TrainerCallback):
         self._write_report = write_report
         self._probe: ReferenceProbe | None = None
         self._notices: dict[str, str] = {}
+        self._step = 0
+        self._ended = False
         self._config = MonitorConfig(
             pairs=PAIRS,
             slices=(*SLICES, *slices),
@@ -118,8 +131,21 @@ class ForeshockCallback(TrainerCallback):
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         """Open a session of the run directory, on every worker the same way."""
+        trainer = _trainer_of(self)
         if self._trainer is None:
-            self.attach(_trainer_of(self))
+            self.attach(trainer)
+        if self._trainer is not trainer:
+            raise AlreadyWatched("This ForeshockCallback watches another trainer. Make a new one for every trainer.")
+        self._leave("interrupted")
+        try:
+            self._start(state)
+        except Exception as error:
+            # A worker that gave up alone would leave the others waiting at the first block.
+            if worker_rank()[1] > 1:
+                raise
+            logger.warning("Foreshock could not start, and training goes on unwatched: %s", error)
+
+    def _start(self, state: TrainerState) -> None:
         rank, _ = worker_rank()
         run, writer = Run(), None
         if rank == 0:
@@ -131,16 +157,23 @@ class ForeshockCallback(TrainerCallback):
             }
             writer = RunWriter(self.folder, start_step=state.global_step, identity=identity, notices=self._notices)
             run = read_run_directory(self.folder)
+            if not state.global_step and run.skipped["superseded by a later session"]:
+                run.notices["earlier-run"] = (
+                    f"{self.folder} holds an earlier run, which this one supersedes from step 0 on. Its lines stay "
+                    "on disk."
+                )
             terminal.print_notices(run.notices)
         device = self._trainer.accelerator.device
         device = torch.device("cpu") if device.type in WITHOUT_FLOAT64 else device
+        self._step = state.global_step
         self.monitor = Monitor(self._config, device=device, writer=writer, run=run)
-        atexit.register(self._close_unfinished)
+        atexit.register(self._leave, "interrupted")
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Finish a step and write the last block's values into the trainer's own logs."""
         if self.monitor is None:
             return
+        self._step = state.global_step
         self.monitor.end_step(state.global_step)
         self._write_metrics()
         if self.monitor.should_stop:
@@ -160,13 +193,19 @@ class ForeshockCallback(TrainerCallback):
         if self.monitor is None:
             return
         self.monitor.finish(state.global_step)
-        self.monitor.close("stopped early" if state.global_step < state.max_steps else "finished")
-        atexit.unregister(self._close_unfinished)
+        self.monitor.end("stopped early" if state.global_step < state.max_steps else "finished")
+        self._ended = True
         self._finish_views()
 
     def _choose_comparator(self, trainer: Any) -> ReferenceProbe | None:
         """Return what scores rows under a reference, when the trainer itself has none."""
         if trainer.beta != 0.0:
+            return None
+        if getattr(trainer, "_is_vlm", False):
+            self._notices["no-comparator"] = (
+                "beta is 0, and rows with images cannot be scored under a reference by Foreshock yet. Set beta > 0 to "
+                "have the tail of policy/ref judged."
+            )
             return None
         if self._ref_model is not None:
             return ReferenceProbe(trainer, self._ref_model)
@@ -189,13 +228,29 @@ class ForeshockCallback(TrainerCallback):
             if policy is None:
                 self._note_unseen()
                 return
-            batch = token_batch(inputs, policy, self._slice_fn)
+            # The probe's forward pass comes first and depends on nothing that may fail on one worker alone.
+            probed = None if self._probe is None else self._probe.next(inputs)
+            batch = token_batch(inputs, policy, self._user_slices(inputs, policy))
             monitor.observe(batch, inputs.get("advantages"))
-            rows = None if self._probe is None else self._probe.next_rows(len(policy))
-            if self._probe is not None and rows is not None:
-                monitor.observe_sample(rows_of(batch, rows, self._probe.log_probs(inputs, rows)))
+            if probed is not None:
+                monitor.observe_sample(rows_of(batch, *probed))
         except Exception as error:  # a hook of ours runs inside the loss: nothing of ours may leave it
             monitor.note_error("micro-batch", error)
+
+    def _user_slices(self, inputs: Inputs, policy: torch.Tensor) -> torch.Tensor | None:
+        """Return the slice ids that the user's function gives; a function that fails costs its own slices only."""
+        if self._slice_fn is None:
+            return None
+        assert self.monitor is not None
+        try:
+            ids = self._slice_fn({**inputs, POLICY_KEY: policy})
+            check_slice_ids(ids, policy)
+        except Exception as error:
+            self.monitor.note(
+                "slice-fn", f"slice_fn failed and its slices are left out: {type(error).__name__}: {error}"
+            )
+            return None
+        return ids
 
     def _note_unseen(self) -> None:
         assert self.monitor is not None
@@ -230,10 +285,17 @@ class ForeshockCallback(TrainerCallback):
         except Exception as error:  # training is over and its result must not be lost to a picture
             self.monitor.note_error("report", error)
 
-    def _close_unfinished(self) -> None:
-        """Write that training ended without reaching its end (an exception, or an interrupted process)."""
-        if self.monitor is not None:
-            self.monitor.close("interrupted")
+    def _leave(self, status: str) -> None:
+        """Close the run directory; after an exception or an interruption, first keep and judge what was gathered."""
+        if self.monitor is None:
+            return
+        if not self._ended:
+            self.monitor.salvage(self._step)
+            self.monitor.end(status)
+            self._finish_views()
+        self.monitor.close()
+        self.monitor, self._ended = None, False
+        atexit.unregister(self._leave)
 
 
 def watch(trainer: Any, run_dir: str | os.PathLike[str], **options: Any) -> ForeshockCallback:

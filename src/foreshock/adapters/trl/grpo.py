@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from foreshock.batch import TokenBatch
+from foreshock.errors import InputError
 
 PROMPT_KEY = "foreshock_prompt_has_observation"
 """Key under which the mark travels through TRL's shuffle and split, shape ``(B,)``; no part of TRL reads it."""
@@ -81,7 +82,16 @@ def prompt_has_observation(prompt: Any) -> bool:
     return isinstance(prompt, list) and any(isinstance(turn, dict) and turn.get("role") == "tool" for turn in prompt)
 
 
-def token_batch(inputs: Inputs, policy: torch.Tensor, slice_fn: SliceFunction | None = None) -> TokenBatch:
+def check_slice_ids(ids: Any, policy: torch.Tensor) -> None:
+    """Raise InputError unless a slice function returned integers in the shape and on the device of the policy."""
+    got = (tuple(ids.shape), ids.device.type) if isinstance(ids, torch.Tensor) else (type(ids).__name__,)
+    if got != (tuple(policy.shape), policy.device.type) or ids.is_floating_point():
+        raise InputError(
+            f"it returned {got}, expected integers of shape {tuple(policy.shape)} on {policy.device.type}."
+        )
+
+
+def token_batch(inputs: Inputs, policy: torch.Tensor, user_slices: torch.Tensor | None = None) -> TokenBatch:
     """Build the token batch of a GRPO micro-batch.
 
     ``tool_mask`` is 1 on the policy's tokens and also on padding, so it only has a meaning times ``completion_mask``,
@@ -98,7 +108,7 @@ def token_batch(inputs: Inputs, policy: torch.Tensor, slice_fn: SliceFunction | 
         log_probs={"policy": policy, **found},
         prompt_has_observation=inputs.get(PROMPT_KEY),
         token_ids=inputs["completion_ids"],
-        user_slices=None if slice_fn is None else slice_fn({**inputs, POLICY_KEY: policy}),
+        user_slices=user_slices,
     )
 
 

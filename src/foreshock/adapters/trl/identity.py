@@ -5,10 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-from foreshock.run.identity import environment_identity
-
-SECRET = ("token", "key", "password", "secret")
-"""A configuration value whose name ends in one of these words is left out of the record."""
+from foreshock.run.identity import environment_identity, is_secret
 
 
 def trainer_identity(trainer: Any) -> dict[str, Any]:
@@ -76,5 +73,5 @@ def _config(arguments: Any) -> dict[str, Any]:
     return {
         name: value
         for name, value in sorted(arguments.to_dict().items())
-        if not name.lower().endswith(SECRET) and isinstance(value, (str, int, float, bool, list, type(None)))
+        if not is_secret(name) and isinstance(value, (str, int, float, bool, list, type(None)))
     }

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -31,6 +32,11 @@ class ReferenceProbe:
         self._credit = 0.0
         self._next_row = 0
 
+    def next(self, inputs: Inputs) -> tuple[slice, torch.Tensor] | None:
+        """Return which rows of the next micro-batch are scored, and their log-probabilities ``(b, T)``, if any are."""
+        rows = self.next_rows(len(inputs["completion_ids"]))
+        return None if rows is None else (rows, self.log_probs(inputs, rows))
+
     def next_rows(self, batch_size: int) -> slice | None:
         """Return the rows of the next micro-batch to score; None for none of them."""
         self._credit += PROBE_SHARE * batch_size
@@ -50,7 +56,7 @@ class ReferenceProbe:
         length = inputs["completion_ids"].shape[1]
         trainer = self._trainer
         model = trainer.model if self._ref_model is None else self._ref_model
-        with self._without_adapter():
+        with self._without_adapter(), _evaluating(model):
             result = trainer._get_per_token_logps_and_entropies(model, ids, attention, length, batch_size=len(ids))
         return result[0]  # type: ignore[no-any-return]
 
@@ -58,6 +64,19 @@ class ReferenceProbe:
         if self._ref_model is not None:
             return nullcontext()
         return self._trainer.accelerator.unwrap_model(self._trainer.model).disable_adapter()  # type: ignore[no-any-return]
+
+
+@contextmanager
+def _evaluating(model: Any) -> Iterator[None]:
+    """Switch dropout off, so that the probe draws no random number that training would have drawn."""
+    training = [module for module in model.modules() if module.training]
+    for module in training:
+        module.training = False
+    try:
+        yield
+    finally:
+        for module in training:
+            module.training = True
 
 
 def can_probe_adapter(trainer: Any) -> bool:
@@ -68,7 +87,12 @@ def can_probe_adapter(trainer: Any) -> bool:
 
 
 def _prepare(trainer: Any, ref_model: Any) -> Any:
-    """Make a reference model ready the way the trainer does it for its own."""
+    """Make a reference model ready; only where one whole copy a worker is what the trainer would make too."""
+    if trainer.is_deepspeed_enabled or trainer.is_fsdp_enabled:
+        raise InputError(
+            "ref_model= does not work with DeepSpeed or FSDP yet. Set beta > 0, so that the trainer shards a reference "
+            "of its own."
+        )
     expected = trainer.accelerator.unwrap_model(trainer.model).config.get_text_config().vocab_size
     got = ref_model.config.get_text_config().vocab_size
     if got != expected:
