@@ -1,5 +1,6 @@
 """The watch as a whole: attaching, resuming, failing, stopping, and trainers that it knows only in part."""
 
+import json
 import logging
 import signal
 import subprocess
@@ -7,6 +8,7 @@ import sys
 import time
 
 import pytest
+import torch
 from datasets import Dataset
 from transformers import AutoModelForCausalLM, PrinterCallback
 from trl import DPOConfig, DPOTrainer, SFTConfig, SFTTrainer
@@ -215,6 +217,99 @@ def test_a_reference_of_another_vocabulary_is_refused(make_trainer, tmp_path):
         foreshock.watch(make_trainer(), run_dir=tmp_path / "run", ref_model=other)
 
 
+def test_a_slice_function_that_fails_costs_only_its_own_slices(make_trainer, tmp_path):
+    def failing(inputs):
+        raise RuntimeError("of the user")
+
+    trainer = make_trainer(beta=0.05)
+    watch = foreshock.watch(trainer, run_dir=tmp_path / "run", slice_fn=failing, slices=("mine",))
+    trainer.train()
+    run = read_run_directory(tmp_path / "run")
+    assert run.blocks[0].sketches["policy/ref"].n("text_only") > 0
+    assert run.blocks[0].sketches["policy/ref"].n("mine") == 0
+    assert "slice_fn failed and its slices are left out: RuntimeError: of the user" in run.notices["slice-fn"]
+    assert watch.monitor.errors == 0
+
+
+def test_a_slice_function_of_the_wrong_shape_is_named(make_trainer, tmp_path):
+    trainer = make_trainer(beta=0.05)
+    foreshock.watch(trainer, run_dir=tmp_path / "run", slice_fn=lambda inputs: inputs["advantages"], slices=("mine",))
+    trainer.train()
+    assert "expected integers of shape" in read_run_directory(tmp_path / "run").notices["slice-fn"]
+
+
+def test_a_run_that_was_stopped_can_be_resumed(make_trainer, rollout, tmp_path):
+    options = {"tools": False, "rollout_func": rollout, "save_strategy": "steps", "save_steps": 1}
+    trainer = make_trainer(**options, max_steps=6)
+    foreshock.watch(trainer, run_dir=tmp_path / "run", steps_per_block=1, stop_on="warning")
+    trainer.train()
+    stopped = trainer.state.global_step
+    assert stopped < 6
+    resumed = make_trainer(**options, max_steps=6)
+    foreshock.watch(resumed, run_dir=tmp_path / "run", steps_per_block=1, stop_on="warning")
+    resumed.train(resume_from_checkpoint=str(tmp_path / "trainer" / f"checkpoint-{stopped}"))
+    assert resumed.state.global_step == 6
+    assert len(read_findings(tmp_path / "run")) == 1
+
+
+def test_a_callback_watches_one_trainer_only(make_trainer, tmp_path):
+    callback = foreshock.ForeshockCallback(tmp_path / "run")
+    make_trainer(beta=0.05, callbacks=[callback]).train()
+    with pytest.raises(AlreadyWatched, match="watches another trainer"):
+        make_trainer(beta=0.05, callbacks=[callback]).train()
+
+
+def test_what_is_logged_after_training_is_recorded(make_trainer, tmp_path):
+    trainer = make_trainer(beta=0.05)
+    foreshock.watch(trainer, run_dir=tmp_path / "run")
+    trainer.train()
+    trainer.log({"eval_reward": 0.25})
+    assert read_run_directory(tmp_path / "run").series["eval_reward"].values.tolist() == [0.25]
+
+
+def test_training_twice_makes_two_sessions(make_trainer, tmp_path):
+    trainer = make_trainer(beta=0.05)
+    foreshock.watch(trainer, run_dir=tmp_path / "run")
+    trainer.train()
+    trainer.train()
+    run = read_run_directory(tmp_path / "run")
+    assert len(json.loads((tmp_path / "run" / "run.json").read_text())["sessions"]) == 2
+    assert "holds an earlier run" in run.notices["earlier-run"]
+    assert run.series["reward"].steps.tolist() == [1, 2, 3]
+
+
+def test_a_monitor_that_cannot_start_leaves_training_alone(make_trainer, tmp_path, monkeypatch, caplog):
+    def planted(*args, **kwargs):
+        raise RuntimeError("planted")
+
+    monkeypatch.setattr("foreshock.adapters.trl.callback.Monitor", planted)
+    trainer = make_trainer(beta=0.05)
+    foreshock.watch(trainer, run_dir=tmp_path / "run")
+    with caplog.at_level(logging.WARNING, logger="foreshock"):
+        trainer.train()
+    assert trainer.state.global_step == 3
+    assert "training goes on unwatched: planted" in caplog.text
+
+
+@pytest.mark.parametrize("watched", [False, True])
+def test_the_probe_draws_no_random_number_of_training(make_trainer, tmp_path, watched, request):
+    trainer = make_trainer(peft=True, max_steps=3)
+    for module in trainer.model.modules():
+        if hasattr(module, "attention_dropout"):
+            module.attention_dropout = 0.1
+    if watched:
+        foreshock.watch(trainer, run_dir=tmp_path / "run")
+    torch.manual_seed(0)
+    trainer.train()
+    weights = torch.cat([parameter.detach().reshape(-1) for parameter in trainer.model.parameters()])
+    seen = request.config.stash.setdefault(WEIGHTS, {})
+    seen[watched] = weights
+    if len(seen) == 2:
+        assert torch.equal(seen[False], seen[True])
+
+
+WEIGHTS = pytest.StashKey()
+
 TRAINING = """
 import sys
 from pathlib import Path
@@ -243,3 +338,27 @@ def test_a_killed_training_leaves_everything_written_before_readable(tmp_path):
     assert [block.last_step for block in run.blocks][:2] == [3, 6]
     assert run.blocks[0].sketches["policy/ref"].n("text_only") > 0
     assert run.identity["status"] == "running"
+
+
+CRASHING = TRAINING.replace(
+    "trainer.train()",
+    """
+original = trainer.reward_funcs[0]
+def grade(**arguments):
+    if trainer.state.global_step == 4:
+        raise RuntimeError("of the grader")
+    return original(**arguments)
+trainer.reward_funcs[0] = grade
+trainer.train()
+""",
+)
+
+
+def test_a_crash_keeps_what_was_gathered_and_leaves_a_report(tmp_path):
+    done = subprocess.run([sys.executable, "-c", CRASHING, str(tmp_path)], capture_output=True, text=True)
+    assert "RuntimeError: of the grader" in done.stderr
+    run = read_run_directory(tmp_path / "run")
+    assert run.identity["status"] == "interrupted"
+    assert [(block.first_step, block.last_step) for block in run.blocks] == [(1, 3), (4, 4)]
+    assert (tmp_path / "run" / "report.html").exists()
+    assert "report.html" in done.stderr.replace("\n", "")
