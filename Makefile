@@ -32,6 +32,7 @@ test-trl: setup
 bench: setup
 	$(BIN)/python benchmarks/sketch.py
 	$(BIN)/python benchmarks/detect.py --quick
+	$(BIN)/python benchmarks/series_rules.py
 	$(BIN)/python benchmarks/overhead.py
 
 check: setup

@@ -35,8 +35,9 @@ class Diagnosis:
 
     @property
     def causes(self) -> tuple[str, ...]:
-        """Likely causes of what was found, each once, in the order of the findings."""
-        return tuple(dict.fromkeys(finding.cause for finding in self.findings if finding.cause))
+        """Likely causes of warnings and critical findings, each once, in their order; a note needs no cause."""
+        worth = [finding.cause for finding in self.findings if finding.severity != "note" and finding.cause]
+        return tuple(dict.fromkeys(worth))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the diagnosis as plain values, ready for JSON."""

@@ -210,10 +210,10 @@ def _certainty(evidence: float, steps_per_block: int) -> str:
 
 def _exclusions(text: float, changes: dict[str, Change]) -> tuple[str, ...]:
     found = []
-    if text < MINIMUM_GROWTH:
-        found.append(f"The text-only tail is flat (×{text:.2f}): not the optimiser, which would move both slices.")
     if changes and not any(change.moved or change.reason for change in changes.values()):
         found.append("Aggregates unchanged at the alarm: the failure is hidden from loss, reward, entropy and mean KL.")
+    if text < MINIMUM_GROWTH:
+        found.append(f"The text-only tail is flat (×{text:.2f}): not the optimiser, which would move both slices.")
     return tuple(found)
 
 

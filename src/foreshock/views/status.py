@@ -12,11 +12,14 @@ from rich.text import Text
 
 from foreshock.batch import POST_TOOL, TEXT_ONLY
 from foreshock.diagnosis import diagnose_run
-from foreshock.run import Run, open_run
-from foreshock.views.terminal import render_diagnosis
+from foreshock.run import Block, Run, open_run
+from foreshock.views.terminal import render_short
 
-SHOWN_BLOCKS = 8
-AGGREGATES = ("loss", "reward", "entropy", "kl")
+SHOWN_BLOCKS = 6
+NARROW = 90
+"""Columns of the terminal below which only the tails are shown."""
+
+AGGREGATES = {"loss": "loss", "reward": "reward", "entropy": "entropy", "kl": "mean KL"}
 
 
 def follow(folder: Path, *, interval: float, once: bool) -> None:
@@ -27,43 +30,50 @@ def follow(folder: Path, *, interval: float, once: bool) -> None:
     """
     console = Console()
     if once or not console.is_terminal:
-        console.print(render_status(open_run(folder)))
+        console.print(render_status(open_run(folder), console))
         return
     with Live(console=console, auto_refresh=False) as live:
         while True:
             run = open_run(folder)
-            live.update(render_status(run), refresh=True)
+            live.update(render_status(run, console), refresh=True)
             if run.identity.get("status") != "running":
                 return
             time.sleep(interval)
 
 
-def render_status(run: Run) -> RenderableType:
-    """Return the latest blocks beside the aggregates of their steps, and the diagnosis so far."""
-    status = run.identity.get("status", "unknown")
-    headline = Text.assemble((str(run.path), "bold"), f"  step {run.last_step}  {status}")
-    return Group(headline, Text(), _blocks(run), Text(), render_diagnosis(diagnose_run(run)))
+def render_status(run: Run, console: Console) -> RenderableType:
+    """Return the verdict so far, and the latest blocks beside the aggregates of their steps."""
+    headline = Text(f"step {run.last_step}, {run.identity.get('status', 'unknown')}")
+    return Group(render_short(diagnose_run(run), console), headline, Text(), _blocks(run, console.width < NARROW))
 
 
-def _blocks(run: Run) -> RenderableType:
+def _blocks(run: Run, narrow: bool) -> RenderableType:
     pair = run.pair
     if pair is None:
         return Text("No per-token blocks yet.")
-    table = Table(box=None, pad_edge=False, title=f"|log-ratio {pair}|, latest blocks", title_justify="left")
-    keys = [key for key in AGGREGATES if key in run.series]
-    columns = ["steps", "text-only p95", "p99", "post-tool p95", "p99", "post-tool ESS/n", "α", *keys]
-    for name in columns:
+    table = Table(box=None, pad_edge=False, title=f"|log-ratio {pair}| of the latest blocks", title_justify="left")
+    shown = [block for block in run.blocks if pair in block.sketches][-SHOWN_BLOCKS:]
+    rows = [_row(run, pair, block, narrow) for block in shown]
+    table.add_column("steps", justify="right")
+    for name in rows[-1]:
         table.add_column(name, justify="right")
-    for block in [block for block in run.blocks if pair in block.sketches][-SHOWN_BLOCKS:]:
-        sketch = block.sketches[pair]
-        tails = [sketch.quantile(q, name).value for name in (TEXT_ONLY, POST_TOOL) for q in (0.95, 0.99)]
-        numbers = [*tails, sketch.ess_share(POST_TOOL, cap=3.0).value, sketch.alpha().value]
-        numbers += [_mean(run, key, block.first_step, block.last_step) for key in keys]
-        table.add_row(f"{block.first_step}–{block.last_step}", *[f"{number:.3g}" for number in numbers])
+    for block, row in zip(shown, rows, strict=True):
+        table.add_row(f"{block.first_step}–{block.last_step}", *[f"{number:.3g}" for number in row.values()])
     return table
 
 
-def _mean(run: Run, key: str, first: int, last: int) -> float:
+def _row(run: Run, pair: str, block: Block, narrow: bool) -> dict[str, float]:
+    sketch = block.sketches[pair]
+    row = {f"{name} p99": sketch.quantile(0.99, name).value for name in (TEXT_ONLY, POST_TOOL)}
+    if narrow:
+        return row
+    row = {f"{name} p95": sketch.quantile(0.95, name).value for name in (TEXT_ONLY, POST_TOOL)} | row
+    row |= {"ESS/n": sketch.ess_share(POST_TOOL, cap=3.0).value, "α": sketch.alpha().value}
+    means = {name: _mean(run, key, block) for key, name in AGGREGATES.items() if key in run.series}
+    return row | means
+
+
+def _mean(run: Run, key: str, block: Block) -> float:
     series = run.series[key]
-    chosen = series.values[(series.steps >= first) & (series.steps <= last)]
+    chosen = series.values[(series.steps >= block.first_step) & (series.steps <= block.last_step)]
     return float(chosen.mean()) if len(chosen) else float("nan")

@@ -38,7 +38,7 @@ STYLES = {
     "warning": "bold yellow",
     "critical": "bold red",
 }
-LIVE_LINES = 8
+LIVE_LINES = 9
 """Lines of a live finding under its headline."""
 
 BAR_WIDTH = 2
@@ -55,11 +55,21 @@ def print_notices(notices: Mapping[str, str]) -> None:
 
 def print_finding(finding: Finding) -> None:
     """Print a finding of a running training to stderr, in at most ten lines; the report holds the whole text."""
-    console = _console(_Page())
+    _print(Text(), _short(finding, _console(_Page())))
+
+
+def render_short(diagnosis: Diagnosis, console: Console) -> RenderableType:
+    """Return the verdict and the findings of a running training, short enough for a screen that is redrawn."""
+    worth = [finding for finding in diagnosis.findings if finding.severity != "note"]
+    gaps = [Text(gap.reason) for gap in diagnosis.cannot_judge] if not worth else []
+    return Group(_verdict_line(diagnosis), *[_short(finding, console) for finding in worth], *gaps)
+
+
+def _short(finding: Finding, console: Console) -> RenderableType:
     where = (f"step {finding.steps[0]}", finding.rule, finding.slice)
     title = _titled(finding.severity, *filter(None, where))
     title.truncate(_width(console) - BAR_WIDTH, overflow="ellipsis")
-    _print(Text(), _marked(finding.severity, Group(title, *_live_lines(finding, console))))
+    return _marked(finding.severity, Group(title, *_live_lines(finding, console)))
 
 
 def print_verdict(diagnosis: Diagnosis, report: Path | None) -> None:
@@ -155,7 +165,7 @@ def _live_lines(finding: Finding, console: Console) -> list[Text]:
     wrapped = {name: list(text.wrap(console, width)) if text else [] for name, text in texts.items()}
     left = LIVE_LINES
     room = {}
-    for name, most in {"summary": 4, "advice": 3, "next check": 2, "exclusions": 2}.items():  # what matters most first
+    for name, most in {"summary": 4, "exclusions": 2, "advice": 2, "next check": 2}.items():  # what matters most first
         room[name] = min(len(wrapped[name]), most, left)
         left -= room[name]
     return [line for name in texts for line in _cut(wrapped[name], room[name], width)]

@@ -1,0 +1,98 @@
+"""Entropy collapse or explosion, supported by a second sign.
+
+What: the entropy stays below half of its early level, or above its double, and something else went wrong with it.
+Why it matters: a policy without entropy explores nothing, and its groups soon have equal rewards; one whose entropy
+explodes writes gibberish.
+Known problems: a falling entropy alone is ordinary learning. On 33 public sibling runs, "below half" alone had 15 false
+alarms, so alone it is a note. Entropies are not comparable between models; only the run's own early level counts.
+"""
+
+from __future__ import annotations
+
+from foreshock.rules.finding import Finding, RuleResult
+from foreshock.rules.series import Course, course, direction, reward_sentence, segment_rows, sentences
+from foreshock.run import Run
+
+ID = "entropy-change"
+
+HALF, DOUBLE = 0.5, 2.0
+"""Late over early level: below the first is a collapse, above the second an explosion (heuristic)."""
+
+FAR_BELOW, FAR_ABOVE = 0.2, 4.0
+"""Beyond these the finding is critical once the reward has fallen with it (heuristic)."""
+
+SHARE_RISE = 0.2
+"""Rise of the zero-std groups or of the completions at the cap that counts as a second sign (heuristic)."""
+
+SMALLEST = 1e-3
+"""Early entropy, in nats, below which there is nothing to halve."""
+
+EVIDENCE = ("entropy", "reward", "reward_std", "frac_reward_zero_std", "completions/clipped_ratio", "kl")
+
+CERTAINTY = (
+    "Its levels are heuristics: with its second sign it warned at no time in 2,100 simulated healthy runs "
+    "(benchmarks/series_rules.py)."
+)
+
+
+def check(run: Run) -> RuleResult:
+    """Compare the late entropy with the early one, and look for a second sign."""
+    entropy = course(run, "entropy")
+    if entropy is None or entropy.early_level < SMALLEST or HALF < entropy.growth < DOUBLE:
+        return RuleResult()
+    fallen = entropy.growth <= HALF
+    middle = ((HALF if fallen else DOUBLE) + 1) / 2 * entropy.early_level
+    beyond = entropy.late < middle if fallen else entropy.late > middle
+    if beyond.mean() < 0.9 or entropy.direction == "flat":  # a few rows alone make no collapse
+        return RuleResult()
+    if fallen:
+        return RuleResult((_finding(run, entropy, "fallen", "entropy collapse", _signs(run)),))
+    return RuleResult((_finding(run, entropy, "risen", "optimiser instability", _signs(run)),))
+
+
+def _signs(run: Run) -> tuple[str, ...]:
+    """Return the second signs, one sentence part each. A reward that rises explains equal groups: no sign then."""
+    went, found = direction(run), []
+    if went == "down":
+        found.append("the reward has fallen")
+    if went == "flat":
+        found.append("the reward has not risen")
+    for key, words in (
+        ("frac_reward_zero_std", "groups with equal rewards"),
+        ("completions/clipped_ratio", "completions cut off at the length limit"),
+    ):
+        share = course(run, key)
+        if share is not None and share.rise >= SHARE_RISE and share.direction == "up" and went != "up":
+            found.append(f"{share.rise:.0%} more {words}")
+    return tuple(found)
+
+
+def _finding(run: Run, entropy: Course, verb: str, cause: str, signs: tuple[str, ...]) -> Finding:
+    far = entropy.growth <= FAR_BELOW or entropy.growth >= FAR_ABOVE
+    severity = "note" if not signs else "critical" if far and direction(run) == "down" else "warning"
+    since = entropy.change.since_step or run.last_step
+    alone = "Nothing else went wrong with it, so this may be ordinary learning." if not signs else ""
+    return Finding(
+        rule=ID,
+        severity=severity,
+        steps=(since, run.last_step),
+        summary=sentences(
+            f"The entropy has {verb} from {entropy.early_level:.3g} to {entropy.late_level:.3g} nats "
+            f"(×{entropy.growth:.2f}), over half of the way since step {since}.",
+            f"Beside it: {', '.join(signs)}." if signs else alone,
+            reward_sentence(run),
+        ),
+        evidence=segment_rows(run, EVIDENCE, int(entropy.steps[0])),
+        certainty=CERTAINTY,
+        cause="" if not signs else cause,
+        advice=(
+            "Raise the sampling temperature or the upper clip bound, add prompts, or go back to an earlier checkpoint."
+            if cause == "entropy collapse"
+            else "Go back to a checkpoint from before this step and lower the learning rate."
+        ),
+        next_check=(
+            "Count distinct completions in a group of the latest step."
+            if cause == "entropy collapse"
+            else "Read five completions of the latest step: are they still language?"
+        ),
+    )

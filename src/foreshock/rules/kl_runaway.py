@@ -1,0 +1,67 @@
+"""KL runaway: the policy leaves its reference ever faster.
+
+What: the mean KL lies at a multiple of its own early level, and is still rising.
+Why it matters: the reward often still rises then, and falls later; what the policy knew before is lost on the way.
+Known problems: a level alone says nothing (models, estimators and engines differ), so high but stable is no finding,
+and neither is a rise that slows down. A KL below 0.3 nats a token is at most noted; that floor is a heuristic. A rise
+that is steady from a high start is found late or never.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from foreshock.rules.finding import Finding, RuleResult
+from foreshock.rules.series import Course, course, direction, reward_sentence, segment_rows, sentences
+from foreshock.run import Run
+
+ID = "kl-runaway"
+
+WARNING, CRITICAL = 3.0, 5.0
+"""Late over early level (heuristic)."""
+
+LARGE, VERY_LARGE = 0.3, 1.0
+"""Late level in nats per token below which the finding is a note, and below which it is never critical (heuristic)."""
+
+STILL_RISING = 1.75
+"""Late level over that of the second quarter: a rise that slows down has less (heuristic)."""
+
+CERTAINTY = (
+    "Its levels are heuristics: it warned at no time in 2,100 simulated healthy runs (benchmarks/series_rules.py)."
+)
+
+
+def check(run: Run) -> RuleResult:
+    """Compare the late KL with the early one and with the second quarter."""
+    kl = course(run, "kl")
+    if kl is None or not kl.growth >= WARNING or not _still_rising(kl) or kl.direction != "up":
+        return RuleResult()
+    critical = kl.growth >= CRITICAL and kl.late_level >= VERY_LARGE
+    severity = "critical" if critical else "warning" if kl.late_level >= LARGE else "note"
+    since = kl.change.since_step or run.last_step
+    return RuleResult(
+        (
+            Finding(
+                rule=ID,
+                severity=severity,
+                steps=(since, run.last_step),
+                summary=sentences(
+                    f"The mean KL to the reference has grown ×{kl.growth:.1f}, from {kl.early_level:.3g} nats per "
+                    f"token after the warm-up to {kl.late_level:.3g} (largest {kl.values.max():.3g}), over half of it "
+                    f"since step {since}, and it is still rising.",
+                    reward_sentence(run),
+                ),
+                evidence=segment_rows(run, ("kl", "reward", "grad_norm", "entropy", "loss"), int(kl.steps[0])),
+                certainty=CERTAINTY,
+                cause="" if severity == "note" else "optimiser instability",
+                exclusions=("The reward still rises: it does not show this yet.",) if direction(run) == "up" else (),
+                advice="Keep a checkpoint from before this step; lower the learning rate or raise beta.",
+                next_check="Evaluate the checkpoints before and after this step on held-out prompts.",
+            ),
+        )
+    )
+
+
+def _still_rising(kl: Course) -> bool:
+    second = float(np.median(np.array_split(kl.values, 4)[1]))
+    return second > 0 and kl.late_level >= STILL_RISING * second

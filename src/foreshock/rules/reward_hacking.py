@@ -1,0 +1,171 @@
+"""Reward without progress: one reward rises while another, or the evaluation, does not.
+
+What: ``reward`` or one of its parts has risen since the first rows, and another part or ``eval_reward`` is flat or has
+fallen.
+Why it matters: the policy may have found a way to the reward that is not the task (reward hacking).
+Known problems: a possibility, never a proof. Parts of a reward with other units or tiny weights may be flat by nature;
+a part that is saturated, constant or not positive is left out. Where only one reward is logged, nothing can be said: a
+training reward alone cannot show hacking. On 24 to 39 rows it is a note.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+
+import numpy as np
+
+from foreshock.detect.aggregates import MINIMUM_BASELINE, MINIMUM_RECENT
+from foreshock.rules.finding import Finding, RuleResult
+from foreshock.rules.series import Course, Floats, course, kendall, rows_of, segment_rows
+from foreshock.run import Run
+
+ID = "reward-without-progress"
+
+REWARDS = re.compile(r"reward(/(?!std$)[^/]+)?|rewards/.+/mean")
+EVALUATIONS = re.compile(r"eval_(reward|rewards/.+/mean)")
+DERIVED = re.compile(r"std|minus|diff|advantage|total_")
+"""Keys that are made from the others, and say nothing new."""
+
+RISE = 0.25
+"""Rise of a reward, as a share of its early level, below which nothing is asked of the others (heuristic)."""
+
+STANDARD_ERRORS = 4.5
+"""The same in standard errors; chosen on AR(1) noise with ρ = 0.9."""
+
+LARGEST_AUTOCORRELATION = 0.97
+
+LASTING = 20
+"""Rows since a rise was half done, below which it may still be a fluctuation (heuristic)."""
+
+FEWEST, KENDALL = 24, 2.5
+"""Rows from which on a run under 40 rows is noted, and the trend that it must have, in standard errors."""
+
+SMALL_SHARE = 0.1
+"""Share of the proxy's gain that another reward may gain and still count as flat (heuristic)."""
+
+SATURATED = 0.8
+"""Late level over the largest value from which on a reward has no room to rise (heuristic)."""
+
+EVALUATED = 8
+"""Evaluations below which nothing is said of them."""
+
+CERTAINTY = (
+    "A possibility: it warned at any time in 13 of 2,100 simulated healthy runs, 12 of them with long swings (AR(1), "
+    "ρ = 0.9; benchmarks/series_rules.py). Rewards that are earned one after the other look alike."
+)
+
+
+def check(run: Run) -> RuleResult:
+    """Compare every reward that rose with those that did not, and with the evaluations."""
+    rewards = [found for key in run.series if _is_reward(key) and (found := course(run, key, warm_up=False))]
+    rising = [each for each in rewards if _has_risen(each)]
+    if not rising:
+        return RuleResult()
+    proxy = next((each for each in rising if each.key == "reward"), max(rising, key=lambda each: each.gain))
+    behind = [
+        *((each.key, words) for each in rewards if each.key != proxy.key and (words := _lag(each, proxy))),
+        *_evaluations(run, proxy),
+    ]
+    if not behind:
+        return RuleResult()
+    since, short = proxy.change.since_step or int(proxy.steps[proxy.steps.size // 3]), _is_short(proxy)
+    return RuleResult(
+        (
+            Finding(
+                rule=ID,
+                severity="note" if short else "warning",
+                steps=(since, run.last_step),
+                summary=(
+                    f"Possible reward hacking: {proxy.key} has risen from {proxy.early_level:.3g} to "
+                    f"{proxy.late_level:.3g}, {'' if short else 'over half of it '}since step {since}, while "
+                    + " and ".join(f"{key} {words}" for key, words in behind)
+                    + (f". {proxy.values.size} rows are too few to be sure." if short else ".")
+                ),
+                evidence=segment_rows(run, (proxy.key, *(key for key, _ in behind), "entropy", "kl")),
+                certainty=CERTAINTY,
+                cause="reward hacking",
+                advice="Do not train on by this reward alone: close the way that it pays for, or weigh the other up.",
+                next_check=(
+                    f"Read the ten completions of the latest step with the highest {proxy.key}: do they solve the "
+                    "task? Evaluate them by a reward that was not trained on."
+                ),
+            ),
+        )
+    )
+
+
+def _is_reward(key: str) -> bool:
+    return REWARDS.fullmatch(key) is not None and DERIVED.search(key) is None
+
+
+def _has_risen(reward: Course) -> bool:
+    """Say whether a reward rose far, and long enough ago."""
+    if reward.gain <= 0 or reward.rise <= 0:
+        return False
+    if _is_short(reward):
+        return reward.values.size >= FEWEST and kendall(reward.values) >= KENDALL and reward.change.ratio >= 1 + RISE
+    if _standard_errors(reward) < STANDARD_ERRORS:
+        return False
+    since = reward.change.since_step
+    lasting = since is not None and int(np.count_nonzero(reward.steps >= since)) >= LASTING
+    far = not reward.change.ratio < 1 + RISE  # the ratio is NaN around zero
+    return lasting and far and reward.direction == "up"
+
+
+def _is_short(reward: Course) -> bool:
+    return reward.values.size < MINIMUM_BASELINE + MINIMUM_RECENT
+
+
+def _standard_errors(reward: Course) -> float:
+    """Return the rise in standard errors of the difference of two means under AR(1) noise (Priestley, 1981, 5.3).
+
+    The noise comes from fifths of the rows around their own means, without the most variable one, and both its variance
+    and its autocorrelation ρ are corrected for that centring: long swings then count as noise.
+    """
+    fifths = sorted(
+        (part - part.mean() for part in np.array_split(reward.values, 5)), key=lambda part: float(part.var())
+    )
+    parts = fifths[:-1]
+    length = min(part.size for part in parts)
+    squares = sum(float(part @ part) for part in parts)
+    if squares <= 0:
+        return math.inf
+    rho = sum(float(part[1:] @ part[:-1]) for part in parts) / squares
+    rho = min(max((rho + 1 / length) / (1 - 4 / length), 0.0), LARGEST_AUTOCORRELATION)
+    inflation = (1 + rho) / (1 - rho)
+    variance = squares / (sum(part.size for part in parts) - len(parts)) / max(1 - inflation / length, 0.3)
+    error = math.sqrt(variance * inflation * (1 / reward.early.size + 1 / reward.late.size))
+    return reward.rise / error
+
+
+def _lag(other: Course, proxy: Course) -> str:
+    """Say how another training reward lagged behind; "" when it rose too, or had no room to."""
+    if other.direction == "down":
+        return f"has fallen from {other.early.mean():.3g} to {other.late.mean():.3g}"
+    room = other.late.mean() > 0 and other.values.std() > 0 and other.late.mean() < SATURATED * other.values.max()
+    still = not other.change.moved and not (_is_short(other) and kendall(other.values) > 1)
+    if still and room and other.rise <= SMALL_SHARE * proxy.gain:
+        return f"has not followed ({other.early.mean():.3g}, then {other.late.mean():.3g})"
+    return ""
+
+
+def _evaluations(run: Run, proxy: Course) -> Iterator[tuple[str, str]]:
+    """Yield the evaluations that are flat or fell while the proxy rose."""
+    for key in run.series:
+        if EVALUATIONS.fullmatch(key) is None or DERIVED.search(key):
+            continue
+        _, values = rows_of(run, key)
+        if values.size < EVALUATED:
+            continue
+        early, late = values[: values.size // 3], values[-(values.size // 3) :]
+        gain, error = float(late.mean() - early.mean()), _standard_error(early, late)
+        if gain + 3 * error < 0:
+            yield key, f"has fallen from {early.mean():.3g} to {late.mean():.3g}"
+        elif gain + 2 * error <= 0.5 * proxy.gain and late.mean() < SATURATED * values.max():
+            yield key, f"has not followed ({early.mean():.3g}, then {late.mean():.3g})"
+
+
+def _standard_error(early: Floats, late: Floats) -> float:
+    return math.sqrt(float(np.var(early)) / max(early.size - 1, 1) + float(np.var(late)) / max(late.size - 1, 1))

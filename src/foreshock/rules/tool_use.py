@@ -1,0 +1,73 @@
+"""Tool-use collapse: the policy stops calling its tools.
+
+What: ``tools/call_frequency``, tool calls per completion, falls to a small part of its earlier level.
+Why it matters: the skill that the run is to train is gone, and with it the tokens that could bring it back.
+Known problems: a policy may learn that it needs no tools. While the reward rises, the finding is a warning at most.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from foreshock.rules.finding import Finding, RuleResult
+from foreshock.rules.series import course, direction, reward_sentence, segment_rows, sentences
+from foreshock.run import Run
+
+ID = "tool-use-collapse"
+
+KEY = "tools/call_frequency"
+
+NON_TRIVIAL = 0.1
+"""Calls per completion that the run must once have reached."""
+
+WARNING, CRITICAL = 0.2, 0.05
+"""Late level over the highest level of 20 rows (heuristic)."""
+
+STRETCH = 20
+
+CERTAINTY = (
+    "Its levels are heuristics: it warned at no time in 2,100 simulated healthy runs (benchmarks/series_rules.py)."
+)
+
+
+def check(run: Run) -> RuleResult:
+    """Compare the late rate of tool calls with the highest that the run has had over 20 rows."""
+    calls = course(run, KEY, warm_up=False)
+    if calls is None or calls.values.min() < 0:
+        return RuleResult()
+    peak = max(float(part.mean()) for part in np.array_split(calls.values, max(1, calls.values.size // STRETCH)))
+    late = float(calls.values[-STRETCH:].mean())
+    if peak < NON_TRIVIAL or late > WARNING * peak:
+        return RuleResult()
+    since = int(calls.steps[_last_above(calls.values, peak / 2)])
+    critical = late <= CRITICAL * peak and direction(run) != "up"
+    return RuleResult(
+        (
+            Finding(
+                rule=ID,
+                severity="critical" if critical else "warning",
+                steps=(since, run.last_step),
+                summary=sentences(
+                    f"Tool calls per completion have fallen from {peak:.2g} to {late:.2g}, and stay under half since "
+                    f"step {since}.",
+                    reward_sentence(run),
+                ),
+                evidence=segment_rows(
+                    run, (KEY, "tools/failure_frequency", "reward", "completions/mean_length", "grad_norm")
+                ),
+                certainty=CERTAINTY,
+                cause="tool-use collapse",
+                advice=(
+                    "Look at whether calls that failed, or long results, were punished; reward or require a call where "
+                    "the task needs one."
+                ),
+                next_check="Give ten prompts that need a tool to the latest checkpoint, and read the first answer.",
+            ),
+        )
+    )
+
+
+def _last_above(values: np.ndarray[tuple[int], np.dtype[np.float64]], level: float) -> int:
+    """Return the place of the last value above a level."""
+    above = np.flatnonzero(values > level)
+    return int(above[-1]) if above.size else 0

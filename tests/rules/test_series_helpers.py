@@ -1,0 +1,90 @@
+"""What the rules over series share: reading order, windows, directions and tables."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from foreshock.rules.series import course, direction, held_since, kendall, last_rows, latest, rows_of, segment_rows
+from foreshock.run import Run
+
+
+def logged(values, key="x", every=1, first=1):
+    run = Run()
+    for row, value in enumerate(values):
+        run.append_scalars(first + every * row, {key: value})
+    return run
+
+
+def test_a_restart_supersedes_later_steps_and_values_that_are_not_finite_are_left_out():
+    run = Run()
+    for step, value in ((1, 1.0), (2, 2.0), (3, 3.0), (2, 20.0), (3, math.nan), (4, math.inf), (5, 50.0)):
+        run.append_scalars(step, {"x": value})
+    steps, values = rows_of(run, "x")
+    assert steps.tolist() == [1, 2, 5]
+    assert values.tolist() == [1.0, 20.0, 50.0]
+
+
+def test_a_course_needs_forty_rows_after_the_warm_up_and_twenty_without():
+    assert course(logged(range(69)), "x") is None
+    settled = course(logged(range(70)), "x")
+    assert settled.steps[0] == 31
+    assert course(logged(range(19)), "x", warm_up=False) is None
+    assert course(logged(range(20)), "x", warm_up=False).direction == "up"
+    assert course(Run(), "x") is None
+
+
+def test_the_baseline_begins_once_the_learning_rate_has_warmed_up():
+    run = logged(range(200))
+    for step in range(1, 201):
+        run.append_scalars(step, {"learning_rate": min(step / 100, 1.0)})
+    assert course(run, "x").steps[0] == 90 + 30 + 1
+
+
+@pytest.mark.parametrize(("rows", "found"), [(19, 0), (20, 20), (50, 20)])
+def test_the_latest_rows_cover_twenty_steps(rows, found):
+    assert latest(logged(range(rows)), "x")[0].size == found
+
+
+def test_the_latest_rows_of_a_coarse_log_are_five_and_those_of_a_key_that_ended_are_none():
+    run = logged(range(8), every=50)
+    steps, values = latest(run, "x")
+    assert values.tolist() == [3, 4, 5, 6, 7]
+    assert last_rows(run, steps, values, over=300)[0].size == 0
+    run.append_scalars(10_000, {"y": 1.0})
+    assert latest(run, "x")[0].size == 0
+
+
+def test_a_state_is_dated_to_the_stretch_that_reaches_the_end_and_forgives_single_rows():
+    state = np.array([1, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 0, 1, 1], dtype=bool)
+    assert held_since(np.arange(14), state) == 3
+    assert held_since(np.arange(3), np.array([True, True, False])) == 2
+
+
+def test_a_move_is_judged_since_the_warm_up_first_and_else_since_the_first_row():
+    noise = 0.02 * np.random.default_rng(0).normal(size=200)
+    rise = np.minimum(np.arange(200) / 25, 1.0)
+    fall = np.where(np.arange(200) > 120, 0.5, 0.0)
+    assert direction(logged(0.3 + 0.5 * rise + noise), "x") == "up"
+    assert direction(logged(0.3 + 0.5 * rise - fall + noise), "x") == "down"
+    assert direction(logged(0.3 + noise), "x") == "flat"
+    assert direction(logged(noise[:10]), "x") == ""
+
+
+def test_kendall_agrees_with_scipy_without_ties():
+    values = np.random.default_rng(0).permutation(30).astype(float)
+    tau = stats.kendalltau(np.arange(30), values).statistic
+    assert kendall(values) == pytest.approx(tau * math.sqrt(9 * 30 * 29 / (2 * 65)))
+    assert kendall(np.ones(30)) == 0.0
+    assert kendall(np.ones(1)) == 0.0
+
+
+def test_segments_are_thirds_of_the_steps_and_keys_that_are_not_logged_have_no_column():
+    run = logged([1.0, 2.0, 3.0, 4.0, 5.0, math.nan])
+    assert segment_rows(run, ("x", "y")) == (
+        {"segment": "early", "steps": "1–2", "x": 1.5},
+        {"segment": "middle", "steps": "3–3", "x": 3.0},
+        {"segment": "late", "steps": "4–5", "x": 4.5},
+    )
+    assert segment_rows(Run(), ("x",)) == ()
