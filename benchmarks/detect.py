@@ -16,17 +16,16 @@ import argparse
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from results import write_section
 from scipy import stats
 
 from foreshock.detect.aggregates import series_change
 from foreshock.detect.e_process import CRITICAL_STEPS, KEPT_PER_STEP, WARNING_STEPS, e_detector, threshold
 from foreshock.detect.tail import TAIL_SHARE
 
-RESULTS = Path(__file__).with_name("results.md")
 TOKENS_PER_SEQUENCE = 40
 TEXT, POST = 0, 1
 Floats = NDArray[np.float64]
@@ -320,7 +319,7 @@ def table(layout: Layout, scenarios: tuple[Scenario, ...], runs: int, seed: int,
 
 def report(runs_long: int, runs_short: int, seed: int) -> str:
     """Run everything and return the section for results.md."""
-    parts = ["## Tail detector", ""]
+    parts = []
     for layout, runs in ((LONG, runs_long), (SHORT, runs_short)):
         tokens = " and ".join(f"{count * TOKENS_PER_SEQUENCE:,}" for count in layout.sequences)
         parts += [
@@ -349,8 +348,6 @@ def aggregates_report(series: int, seed: int) -> str:
     """Share of stationary and of shifted AR(1) series that :func:`series_change` says have moved."""
     rhos = (0.0, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95)
     lines = [
-        "## State of an aggregate series",
-        "",
         f"Share of {series:,} AR(1) series that are said to have moved, asked once at the end. Baseline: the first "
         "quarter of the steps after step 30, at least 20. The shift comes halfway and is in standard deviations of one "
         "step.",
@@ -372,16 +369,6 @@ def aggregates_report(series: int, seed: int) -> str:
     return "\n".join(lines)
 
 
-def replace_section(path: Path, name: str, text: str) -> None:
-    """Put ``text`` between the two comments that mark the section ``name``, at the end of the file if it has none."""
-    opening, closing = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
-    old = path.read_text(encoding="utf-8") if path.exists() else "# Benchmark results\n"
-    before, found, rest = old.partition(opening)
-    after = rest.partition(closing)[2] if found else "\n"
-    separator = "" if found else "\n"
-    path.write_text(f"{before}{separator}{opening}\n{text.rstrip()}\n{closing}{after}", encoding="utf-8")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description="Measure the tail detector on simulated runs.")
     parser.add_argument("--quick", action="store_true", help="few runs, one or two minutes, prints only")
@@ -393,9 +380,8 @@ def main() -> None:
         print(report(8, 60, options.seed))
         print(aggregates_report(100, options.seed))
         return
-    replace_section(RESULTS, "aggregates", aggregates_report(1000, options.seed))
-    replace_section(RESULTS, "detect", report(200, 1500, options.seed))
-    print(f"Wrote two sections to {RESULTS}.")
+    write_section("aggregates", "State of an aggregate series", aggregates_report(1000, options.seed))
+    write_section("detect", "Tail detector", report(200, 1500, options.seed))
 
 
 if __name__ == "__main__":

@@ -108,3 +108,33 @@ def test_a_pipe_gets_no_colour_and_the_exit_code(tmp_path):
     assert done.returncode == 1
     assert "\x1b" not in done.stdout
     assert "CRITICAL" in done.stdout
+
+
+@pytest.fixture
+def log(tmp_path):
+    """A log of a run in which all samples of a group got the same reward from the start."""
+    path = tmp_path / "any-name"
+    row = {"loss": 0.0, "reward": 0.9, "reward_std": 0.0, "frac_reward_zero_std": 1.0, "unknown/key": 1}
+    path.write_text("\n".join(json.dumps({"step": step, **row}) for step in range(1, 61)) + '\n{"step": 61, "lo')
+    return str(path)
+
+
+def test_a_foreign_log_is_diagnosed_as_it_is(call, log):
+    result = call("diagnose", "--json", log)
+    (run,) = json.loads(result.output)["runs"]
+    assert result.exit_code == 1
+    assert (run["verdict"], run["findings"][0]["rule"]) == ("critical", "zero-learning-signal")
+    assert "logged scalars only" in " ".join(run["cannot_judge"])
+    assert sum(run["skipped"].values()) == 1
+
+
+def test_inspect_says_what_was_read_and_what_was_not(call, log):
+    document = json.loads(call("inspect", "--json", log).output)
+    assert (document["format"], document["rows"], document["steps"]) == ("JSONL metrics", 60, [1, 60])
+    assert document["keys"]["unknown/key"]["values"] == 60
+    assert "unknown/key" in call("inspect", log).output
+
+
+def test_a_report_of_a_log_lies_beside_it(call, log, tmp_path):
+    assert call("report", log).output.strip() == str(tmp_path / "report.html")
+    assert "This run holds only logged scalars" in (tmp_path / "report.html").read_text()

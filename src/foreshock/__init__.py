@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from foreshock.adapters.trl import ForeshockCallback, watch
     from foreshock.diagnosis import Diagnosis, diagnose
-    from foreshock.run import Run, open_run
+    from foreshock.run import Run
     from foreshock.sketch import LogRatioSketch
+    from foreshock.sources import open_run
 
 __version__ = "0.1.0"
 
@@ -22,7 +23,7 @@ _HOME = {
     "LogRatioSketch": "foreshock.sketch",
     "Run": "foreshock.run",
     "diagnose": "foreshock.diagnosis",
-    "open_run": "foreshock.run",
+    "open_run": "foreshock.sources",
     "watch": "foreshock.adapters.trl",
 }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn, cast
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import click
 
@@ -114,13 +114,35 @@ def report(run: Path, output: Path | None) -> None:
     """Write report.html, one offline file with every figure."""
     with _errors_shown():
         from foreshock.diagnosis import diagnose_run
-        from foreshock.run import open_run
+        from foreshock.sources import open_run
         from foreshock.views.report import write_report
 
         opened = open_run(run)
-        folder = output or run
+        folder = output or (run if run.is_dir() else run.parent)
         folder.mkdir(parents=True, exist_ok=True)
         click.echo(write_report(folder, opened, diagnose_run(opened)))
+
+
+@main.command()
+@RUN
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")
+def inspect(run: Path, as_json: bool) -> None:
+    """Show what can be read of a run or a log.
+
+    Its format, rows, steps and keys, and what was skipped and why.
+    """
+    with _errors_shown():
+        from foreshock.sources import describe, open_run
+
+        described = describe(open_run(run))
+        if as_json:
+            _print_document(described)
+        else:
+            from rich.console import Console
+
+            from foreshock.views import terminal
+
+            Console().print(terminal.render_description(described))
 
 
 @main.command()
@@ -138,10 +160,13 @@ def watch(run: Path, interval: float, once: bool) -> None:
 
 
 def _print_json(found: list[Diagnosis]) -> None:
+    _print_document({"schema": 1, "runs": [diagnosis.to_dict() for diagnosis in found]})
+
+
+def _print_document(content: dict[str, Any]) -> None:
     import msgspec
 
-    document = msgspec.json.encode({"schema": 1, "runs": [diagnosis.to_dict() for diagnosis in found]})
-    click.echo(msgspec.json.format(document, indent=2))
+    click.echo(msgspec.json.format(msgspec.json.encode(content), indent=2))
 
 
 def _exit_code(found: list[Diagnosis], fail_on: str) -> int:

@@ -12,7 +12,8 @@ from foreshock.detect.aggregates import Change
 from foreshock.rules import BUILT_IN
 from foreshock.rules.aggregates import aggregate_changes
 from foreshock.rules.finding import SEVERITIES, CannotJudge, Finding
-from foreshock.run import Run, open_run
+from foreshock.run import Run
+from foreshock.sources import open_run
 
 VERDICTS = ("healthy", "cannot_judge", "warning", "critical")
 
@@ -53,7 +54,7 @@ class Diagnosis:
 
 
 def diagnose(path: str | os.PathLike[str]) -> Diagnosis:
-    """Diagnose the run at a path.
+    """Diagnose the run at a path: a run directory, or any log that :mod:`foreshock.sources` reads.
 
     Raises:
         ReadError: nothing there can be read as a run.

@@ -29,9 +29,7 @@ def warm_up_steps(run: Run) -> int:
 
     Policy and reference are the same at step 0, so every tail rises at first.
     """
-    watch = run.identity.get("watch")
-    planned = watch.get("max_steps") if isinstance(watch, Mapping) else None
-    length = planned if isinstance(planned, int) and planned > 0 else run.last_step
+    length = run.planned_steps or run.last_step
     return min(max(length // 7, SHORTEST_WARM_UP), LONGEST_WARM_UP)
 
 

@@ -12,16 +12,19 @@ from foreshock.run import Run
 
 ID = "no-comparator"
 
-REMEDY = "Set beta > 0, train with a PEFT adapter, or pass ref_model= to foreshock.watch."
+NO_COMPARATOR = "no reference, old or rollout log-probabilities exist, so there is no log-ratio to watch."
+SET_ONE = "Set beta > 0, train with a PEFT adapter, or pass ref_model= to foreshock.watch."
+
+NO_RECORDS = "this run holds logged scalars only, so the tails of its log-ratios cannot be judged."
+WATCH_IT = "Watch the next one with foreshock.watch(trainer, run_dir=…)."
 
 
 def check(run: Run) -> RuleResult:
     """Say that the tail cannot be judged when no pair was recorded, with the notice of the watch if there is one."""
     if run.pair is not None:
         return RuleResult()
-    if run.blocks:
-        reason = "no reference, old or rollout log-probabilities exist, so there is no log-ratio to watch."
-    else:
-        reason = "this run holds no per-token records."
     notice = run.notices.get(ID) or run.notices.get("no-token-records")
-    return RuleResult(cannot_judge=(CannotJudge(ID, notice or reason, "" if notice else REMEDY),))
+    if notice:
+        return RuleResult(cannot_judge=(CannotJudge(ID, notice),))
+    reason, remedy = (NO_COMPARATOR, SET_ONE) if run.blocks else (NO_RECORDS, WATCH_IT)
+    return RuleResult(cannot_judge=(CannotJudge(ID, reason, remedy),))

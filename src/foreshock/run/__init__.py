@@ -7,8 +7,6 @@ from foreshock.run.directory import RunWriter, prepare_directory, read_findings,
 from foreshock.run.model import Run
 from foreshock.run.series import Series
 
-open_run = read_run_directory
-
 __all__ = [
     "Block",
     "EncodedSketches",
@@ -18,7 +16,6 @@ __all__ = [
     "TopToken",
     "judged_pair",
     "merge_pair",
-    "open_run",
     "prepare_directory",
     "read_findings",
     "read_run_directory",

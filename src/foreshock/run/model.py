@@ -48,6 +48,16 @@ class Run:
         return judged_pair(self.blocks)
 
     @property
+    def planned_steps(self) -> int | None:
+        """How many steps the run was to take, where its record says so."""
+        for part in ("watch", "trainer_state"):
+            recorded = self.identity.get(part)
+            planned = recorded.get("max_steps") if isinstance(recorded, Mapping) else None
+            if isinstance(planned, int) and planned > 0:
+                return planned
+        return None
+
+    @property
     def last_step(self) -> int:
         """The last step that a row or a block speaks of; 0 for an empty run."""
         steps = [int(series.steps[-1]) for series in self.series.values() if len(series)]

@@ -19,6 +19,13 @@ class Series:
         self._values = np.empty(64, dtype=np.float64)
         self._length = 0
 
+    @classmethod
+    def of(cls, key: str, steps: npt.NDArray[np.int64], values: npt.NDArray[np.float64]) -> Series:
+        """Make a series of arrays ``(n,)`` without copying them; appending a new step later copies."""
+        series = cls(key)
+        series._steps, series._values, series._length = steps, values, len(steps)
+        return series
+
     def append(self, step: int, value: float) -> None:
         """Add the value logged at an optimizer step; a step that is repeated supersedes its earlier value."""
         if self._length and self._steps[self._length - 1] == step:

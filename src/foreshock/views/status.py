@@ -12,7 +12,7 @@ from rich.text import Text
 
 from foreshock.batch import POST_TOOL, TEXT_ONLY
 from foreshock.diagnosis import diagnose_run
-from foreshock.run import Block, Run, open_run
+from foreshock.run import Block, Run, read_run_directory
 from foreshock.views.terminal import render_short
 
 SHOWN_BLOCKS = 6
@@ -30,11 +30,11 @@ def follow(folder: Path, *, interval: float, once: bool) -> None:
     """
     console = Console()
     if once or not console.is_terminal:
-        console.print(render_status(open_run(folder), console))
+        console.print(render_status(read_run_directory(folder), console))
         return
     with Live(console=console, auto_refresh=False) as live:
         while True:
-            run = open_run(folder)
+            run = read_run_directory(folder)
             live.update(render_status(run, console), refresh=True)
             if run.identity.get("status") != "running":
                 return

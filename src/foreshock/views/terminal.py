@@ -65,6 +65,24 @@ def render_short(diagnosis: Diagnosis, console: Console) -> RenderableType:
     return Group(_verdict_line(diagnosis), *[_short(finding, console) for finding in worth], *gaps)
 
 
+def render_description(described: Mapping[str, Any]) -> RenderableType:
+    """Return what ``foreshock.sources.describe`` says of a run: facts, keys with their origins, what was skipped."""
+    parts: list[RenderableType] = [
+        _field(name.replace("_", " "), shown(described[name]))
+        for name in ("path", "format", "rows", "blocks", "steps", "distinct_steps", "step_key")
+        if described[name] is not None
+    ]
+    keys = [
+        {"key": key, "values": facts["values"], "read from": ", ".join(facts["from"])}
+        for key, facts in described["keys"].items()
+    ]
+    if keys:
+        parts += [Text(), _rows(keys), Text()]
+    parts += [_field(code, notice) for code, notice in described["notices"].items()]
+    parts += [_field("skipped", line) for line in skipped_sentences(described["skipped"])]
+    return Group(*parts)
+
+
 def _short(finding: Finding, console: Console) -> RenderableType:
     where = (f"step {finding.steps[0]}", finding.rule, finding.slice)
     title = _titled(finding.severity, *filter(None, where))
