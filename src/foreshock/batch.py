@@ -63,12 +63,14 @@ class TokenBatch:
                 )
 
     def slice_ids(self) -> Array:
-        """Return where each token stands, ``(B, T)``: 0 for ``text_only``, 1 for ``post_tool``.
+        """Return where each token stands, ``(B, T)``, boolean: false for ``text_only``, true for ``post_tool``.
 
         A token is post-tool once an observation token stands before it in its row, or from the first token of a row
         whose prompt already holds a tool result. Ids on tokens outside the response mask have no meaning.
         """
-        seen = self.observation_mask.cumsum(1)
+        kind = self.observation_mask.dtype
+        # Adding up in the mask's own type spares a conversion; booleans cannot be added up in theirs.
+        seen = self.observation_mask.cumsum(1, **({} if "bool" in str(kind) else {"dtype": kind}))
         if self.prompt_has_observation is not None:
             seen = seen + self.prompt_has_observation.reshape(-1, 1)
         return seen > 0

@@ -54,7 +54,7 @@ def test_the_largest_token_of_every_row_competes(rows, length, batches, seed):
     expected = {name: [] for name in SLICES}
     for number in range(batches):
         batch, log_ratio = make_batch(rows, length, seed + number)
-        top.update(batch, log_ratio, batch.slice_ids(), number)
+        top.update(batch, log_ratio, batch.slice_ids(), batch.response_mask != 0, number)
         for name, tokens in by_hand(batch, log_ratio, 7 + number).items():
             expected[name] += tokens
     found = unpack(top.pack().numpy(), first_step=7, world_size=1)
@@ -72,7 +72,7 @@ def test_slots_of_workers_add_up_and_texts_are_decoded():
     for rank in range(3):
         top = TopTokens(torch.device("cpu"), rank=rank, world_size=3)
         batch, log_ratio = make_batch(10, 12, seed=rank)
-        top.update(batch, log_ratio, batch.slice_ids(), 0)
+        top.update(batch, log_ratio, batch.slice_ids(), batch.response_mask != 0, 0)
         vectors.append(top.pack().numpy())
     alone = [unpack(vector, 1, 3)["post_tool"] for vector in vectors]
     merged = unpack(sum(vectors), 1, 3, decode=lambda number: f"<{number}>")["post_tool"]
@@ -86,5 +86,5 @@ def test_slots_of_workers_add_up_and_texts_are_decoded():
 def test_a_batch_without_a_usable_token_leaves_nothing(value):
     batch, log_ratio = make_batch(4, 6, seed=0)
     top = TopTokens(torch.device("cpu"), rank=0, world_size=1)
-    top.update(batch, torch.full_like(log_ratio, value), batch.slice_ids(), 0)
+    top.update(batch, torch.full_like(log_ratio, value), batch.slice_ids(), batch.response_mask != 0, 0)
     assert unpack(top.pack().numpy(), 1, 1) == dict.fromkeys(SLICES, ())

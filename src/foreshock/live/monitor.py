@@ -100,15 +100,16 @@ class Monitor:
 
         ``advantages``: shape ``(B,)`` or ``(B, T)``, only checked for non-finite values.
         """
-        mask = batch.response_mask
+        mask = batch.response_mask != 0
         slice_ids = batch.slice_ids()
         self._count("micro_batches", 1)
         self._count("rows", mask.shape[0])
-        self._count("response_tokens", mask.sum())
-        self._count("observation_tokens", batch.observation_mask.sum())
-        self._count("post_tool_tokens", (mask * slice_ids).sum())
+        self._count("response_tokens", mask.count_nonzero())
+        self._count("observation_tokens", batch.observation_mask.count_nonzero())
+        self._count("post_tool_tokens", (mask & slice_ids).count_nonzero())
         for name, log_probs in batch.log_probs.items():
-            self._count(f"nonfinite/{name}", (log_probs.isfinite().logical_not() * mask).sum())
+            # x − x is 0 for a finite x and NaN for any other: several times cheaper than isfinite.
+            self._count(f"nonfinite/{name}", ((log_probs - log_probs).ne(0) & mask).count_nonzero())
         if advantages is not None:
             self._count("nonfinite/advantages", advantages.isfinite().logical_not().sum())
         self._update_sketches(batch, slice_ids, mask)
@@ -116,7 +117,7 @@ class Monitor:
     @guarded
     def observe_sample(self, batch: TokenBatch) -> None:
         """Take in a sample of rows that :meth:`observe` has counted already, for pairs that cost an extra forward."""
-        self._update_sketches(batch, batch.slice_ids(), batch.response_mask)
+        self._update_sketches(batch, batch.slice_ids(), batch.response_mask != 0)
 
     def end_step(self, step: int) -> None:
         """Finish an optimizer step: collect the block that was sent off a step ago, and send off a full one."""
@@ -238,7 +239,7 @@ class Monitor:
         for pair, (numerator, denominator) in batch.pairs().items():
             log_ratio = numerator.float() - denominator.float()
             if self._is_judged(pair):
-                self._top.update(batch, log_ratio, slice_ids, self._step_in_block)
+                self._top.update(batch, log_ratio, slice_ids, mask, self._step_in_block)
             self._sketch.update(pair, log_ratio, slice_ids, mask)
             if batch.user_slices is not None:
                 user_ids = batch.user_slices

@@ -24,7 +24,7 @@ Decode = Callable[[int], str]
 
 
 class TopTokens:
-    """The tokens with the largest |log-ratio| of one pair in one block, per built-in slice.
+    """The tokens with the largest |log-ratio| of one pair in one block, per built-in slice: text-only, then post-tool.
 
     Every operation stays on the device and has shapes that no data changes.
     """
@@ -34,14 +34,27 @@ class TopTokens:
         empty = torch.zeros((KEPT, len(FIELDS)), dtype=torch.float64, device=device)
         self._tables = [empty.clone() for _ in SLICES]
 
-    def update(self, batch: TokenBatch, log_ratio: torch.Tensor, slice_ids: torch.Tensor, step_in_block: int) -> None:
-        """Take in the ``(B, T)`` log-ratios of one micro-batch; values that are not finite are left out."""
+    def update(
+        self,
+        batch: TokenBatch,
+        log_ratio: torch.Tensor,
+        post_tool: torch.Tensor,
+        response: torch.Tensor,
+        step_in_block: int,
+    ) -> None:
+        """Take in the log-ratios of one micro-batch; values that are not finite are left out.
+
+        ``post_tool`` and ``response`` are boolean, and like ``log_ratio`` of shape ``(B, T)``.
+        """
         if batch.token_ids is None or log_ratio.numel() == 0:
             return
-        magnitude = log_ratio.abs().nan_to_num(nan=0.0, posinf=0.0) * (batch.response_mask != 0)
-        for index, kept in enumerate(self._tables):
-            largest, column = (magnitude * (slice_ids == index)).max(dim=1)
-            found = _describe(batch, batch.token_ids, log_ratio, column, step_in_block)
+        magnitude = log_ratio.abs().nan_to_num(nan=0.0, posinf=0.0)
+        for index, (kept, in_slice) in enumerate(zip(self._tables, (post_tool.logical_not(), post_tool), strict=True)):
+            inside = torch.where(in_slice & response, magnitude, 0.0)
+            # The largest of a row is cheap, where it stands is not: ask that of the rows that can enter the list only.
+            rows = inside.amax(1).topk(min(KEPT, len(inside))).indices
+            largest, column = inside.index_select(0, rows).max(dim=1)
+            found = _describe(batch, batch.token_ids, log_ratio, rows, column, step_in_block)
             candidates = torch.where((largest > 0).unsqueeze(1), found, 0.0)  # 0 where the row has none in this slice
             table = torch.cat([kept, candidates])
             largest_of_all = table.select(1, 0).abs().topk(KEPT).indices
@@ -80,17 +93,23 @@ def _top_token(row: list[float], first_step: int, decode: Decode | None) -> TopT
 
 
 def _describe(
-    batch: TokenBatch, ids: torch.Tensor, log_ratio: torch.Tensor, column: torch.Tensor, step_in_block: int
+    batch: TokenBatch,
+    ids: torch.Tensor,
+    log_ratio: torch.Tensor,
+    rows: torch.Tensor,
+    column: torch.Tensor,
+    step_in_block: int,
 ) -> torch.Tensor:
-    """Return :data:`FIELDS` of one token a row, ``(B, 6)``, from its column ``(B,)``."""
+    """Return :data:`FIELDS` of one token in each of some rows, ``(R, 6)``, from its row and column ``(R,)``."""
+    ids, log_ratio = ids.index_select(0, rows), log_ratio.index_select(0, rows)
+    observation = batch.observation_mask.index_select(0, rows) != 0
+    response = batch.response_mask.index_select(0, rows) != 0
     at = column.unsqueeze(1)
     columns = torch.arange(log_ratio.shape[1], device=log_ratio.device).unsqueeze(0)
     before = columns < at
-    observation = batch.observation_mask != 0
     starts = observation & torch.nn.functional.pad(observation, (1, -1)).logical_not()
     turn = (starts & before).sum(1)
     last_observation = torch.where(observation & before, columns, -1).amax(1, keepdim=True)
-    response = batch.response_mask != 0
     position = (response & before & (columns > last_observation)).sum(1)
     previous = torch.where(column > 0, ids.gather(1, (at - 1).clamp(min=0)).squeeze(1), -1)
     parts = (
