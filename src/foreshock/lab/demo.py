@@ -57,7 +57,8 @@ def run(*, arm: Arm, seed: int, steps: int | None, model: str, run_dir: Path | N
     trainer.add_callback(LiveStatus(console))
     foreshock.watch(trainer, run_dir=folder, steps_per_block=steps_per_block)
     trainer.train()
-    console.print(f"Open [bold]{folder / 'report.html'}[/bold] in a browser, or run: foreshock diagnose {folder}")
+    done = f"Open [bold]{folder / 'report.html'}[/bold] in a browser, or run: foreshock diagnose {folder}"
+    console.print(done, soft_wrap=True)  # a path that is broken over two lines cannot be copied
 
 
 def _plan(
