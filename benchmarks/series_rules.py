@@ -21,6 +21,7 @@ from results import write_section
 from scipy import stats
 
 from foreshock.rules import (
+    OVER_SERIES,
     entropy_change,
     gradient_tail,
     kl_runaway,
@@ -33,17 +34,6 @@ from foreshock.rules import (
 )
 from foreshock.run import Run
 
-RULES: tuple[ModuleType, ...] = (
-    zero_signal,
-    length_at_cap,
-    kl_runaway,
-    entropy_change,
-    gradient_tail,
-    update_blocked,
-    reward_hacking,
-    tool_use,
-    tool_failures,
-)
 STEPS, EVERY = 300, 10
 ONSET = 120
 Floats = NDArray[np.float64]
@@ -215,12 +205,12 @@ FAILING: dict[str, tuple[Callable[[Table], None], ModuleType]] = {
 def judge(table: Table) -> dict[str, tuple[int, int, bool]]:
     """Return by rule: the step of its first warning (or more), that of its first critical finding, both 0 for none, and
     whether it warns at the end."""
-    run, found = Run(), {rule.ID: (0, 0, False) for rule in RULES}
+    run, found = Run(), {rule.ID: (0, 0, False) for rule in OVER_SERIES}
     for step in range(1, STEPS + 1):
         run.append_scalars(step, {key: float(values[step - 1]) for key, values in table.items()})
         if step % EVERY:
             continue
-        for rule in RULES:
+        for rule in OVER_SERIES:
             severities = {finding.severity for finding in rule.check(run).findings} - {"note"}
             first, critical, _ = found[rule.ID]
             found[rule.ID] = (
@@ -247,7 +237,7 @@ def false_alarms(runs: int, seed: int) -> str:
         "| run | warning at any time | warning at the end | critical at any time |",
         "|---|---:|---:|---:|",
     ]
-    by_rule: dict[str, Counter[str]] = {rule.ID: Counter() for rule in RULES}
+    by_rule: dict[str, Counter[str]] = {rule.ID: Counter() for rule in OVER_SERIES}
     for number, (name, make) in enumerate(HEALTHY.items()):
         rng = np.random.default_rng([seed, number])
         counts: Counter[str] = Counter()

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foreshock.rules import (
+    OVER_SERIES,
     entropy_change,
     gradient_tail,
     kl_runaway,
@@ -21,17 +22,6 @@ from foreshock.rules import (
 )
 from foreshock.run import Run
 
-RULES = (
-    zero_signal,
-    length_at_cap,
-    kl_runaway,
-    entropy_change,
-    gradient_tail,
-    update_blocked,
-    reward_hacking,
-    tool_use,
-    tool_failures,
-)
 LEVELS = {
     "reward": (0.5, 0.05), "reward_std": (0.3, 0.04), "frac_reward_zero_std": (0.3, 0.08), "entropy": (1.0, 0.08),
     "kl": (0.2, 0.04), "grad_norm": (0.5, 0.08), "completions/mean_length": (300.0, 20.0),
@@ -75,10 +65,10 @@ def falls(values, growth):
 @pytest.mark.parametrize("seed", range(10))
 def test_stationary_runs_have_no_finding(seed):
     run = make_run(300, seed=seed)
-    assert [finding for rule in RULES for finding in rule.check(run).findings] == []
+    assert [finding for rule in OVER_SERIES for finding in rule.check(run).findings] == []
 
 
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("rule", OVER_SERIES)
 def test_missing_keys_are_no_finding_and_no_gap(rule):
     for run in (Run(), from_table({"loss": np.ones(100)}), from_table({"kl": np.full(100, math.nan)})):
         result = rule.check(run)
@@ -103,7 +93,7 @@ def test_no_rule_raises_or_warns_whatever_is_logged(table, steps, rows):
         run.append_scalars(step, {key: values[row % len(values)] for key, values in table.items()})
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        for rule in RULES:
+        for rule in OVER_SERIES:
             rule.check(run)
 
 

@@ -18,9 +18,7 @@ from foreshock.rules import (
     zero_signal,
 )
 
-BUILT_IN = (
-    tail_growth,
-    non_finite,
+OVER_SERIES = (
     zero_signal,
     update_blocked,
     kl_runaway,
@@ -30,7 +28,8 @@ BUILT_IN = (
     reward_hacking,
     tool_use,
     tool_failures,
-    no_comparator,
-    monitor_errors,
 )
+"""The rules that read logged scalars only."""
+
+BUILT_IN = (tail_growth, non_finite, *OVER_SERIES, no_comparator, monitor_errors)
 """In the order in which their findings are shown when severities are equal."""
