@@ -11,8 +11,7 @@ whatever multiplies |r| in both slices alike (ordinary learning) drops out.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from math import log, nan
+from math import log
 
 from foreshock.batch import POST_TOOL, TEXT_ONLY
 from foreshock.sketch import LogRatioSketch
@@ -25,43 +24,22 @@ TAIL_SHARE = 0.02
 """Share of the tokens of a slice, those with the largest |r|, that make its tail."""
 
 
-@dataclass(frozen=True, slots=True)
-class TailStatistics:
-    """The tail of |r| in one slice of one block, of which the detector judges ``level`` alone.
+def tail_level(sketch: LogRatioSketch, slice_name: str) -> Diagnostic:
+    """Return the tail level of one slice, the mean of log |r| over its top 2 %.
 
-    ``level``, ``log_p99`` and ``log_p999`` are natural logarithms of |r| in nats; ``hill`` is the tail index ξ = 1/α
-    (no unit). All four are NaN exactly when the tail cannot be judged, and then ``reason`` says why. ``n`` counts
-    finite tokens.
+    NaN with a reason below :data:`MINIMUM_TOKENS` tokens, or when the tail holds zeros.
     """
-
-    n: int
-    level: float
-    log_p99: float
-    log_p999: float
-    hill: float
-    reason: str = ""
-
-
-def tail_statistics(sketch: LogRatioSketch, slice_name: str) -> TailStatistics:
-    """Return the tail of one slice; NaN with a reason below 500 tokens, or when the tail holds zeros."""
     n = sketch.n(slice_name)
     if n < MINIMUM_TOKENS:
-        return _unjudged(n, f"{slice_name} holds {n} tokens in this block; its tail needs {MINIMUM_TOKENS}")
+        return Diagnostic.unknown(n, f"{slice_name} holds {n} tokens in this block; its tail needs {MINIMUM_TOKENS}")
     threshold = sketch.quantile(1 - TAIL_SHARE, slice_name)
-    hill = sketch.hill(slice_name, share=TAIL_SHARE)
-    p99, p999 = (sketch.quantile(q, slice_name).value for q in (0.99, 0.999))
     if not threshold.value > 0:
-        return _unjudged(n, f"{slice_name}: {1 - TAIL_SHARE:.0%} of the log-ratios are zero, so there is no tail yet")
+        zeros = f"{1 - TAIL_SHARE:.0%} of the log-ratios are zero, so there is no tail yet"
+        return Diagnostic.unknown(n, f"{slice_name}: {zeros}")
+    hill = sketch.hill(slice_name, share=TAIL_SHARE)
     if not hill.ok:
-        return _unjudged(n, f"{slice_name}: {hill.reason}")
-    return TailStatistics(n, log(threshold.value) + hill.value, log(p99), log(p999), hill.value)
-
-
-def tail_level(sketch: LogRatioSketch, slice_name: str) -> Diagnostic:
-    """Return the tail level of one slice, the mean of log |r| over its top 2 %; NaN with a reason if not to be
-    judged."""
-    tail = tail_statistics(sketch, slice_name)
-    return Diagnostic(tail.level, tail.n, tail.reason)
+        return Diagnostic.unknown(n, f"{slice_name}: {hill.reason}")
+    return Diagnostic(log(threshold.value) + hill.value, n)
 
 
 def tail_contrast(sketch: LogRatioSketch, post: str = POST_TOOL, text: str = TEXT_ONLY) -> Diagnostic:
@@ -71,10 +49,6 @@ def tail_contrast(sketch: LogRatioSketch, post: str = POST_TOOL, text: str = TEX
     ``n`` is the smaller of the two token counts. NaN with a reason when either slice cannot be judged: such a block
     is skipped by the detector and counted, never taken as healthy.
     """
-    after, without = tail_statistics(sketch, post), tail_statistics(sketch, text)
+    after, without = tail_level(sketch, post), tail_level(sketch, text)
     reason = "; ".join(part.reason for part in (after, without) if part.reason)
-    return Diagnostic(after.level - without.level, min(after.n, without.n), reason)
-
-
-def _unjudged(n: int, reason: str) -> TailStatistics:
-    return TailStatistics(n, nan, nan, nan, nan, reason)
+    return Diagnostic(after.value - without.value, min(after.n, without.n), reason)
