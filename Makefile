@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test test-slow test-trl check bench setup clean
+.PHONY: demo test test-slow test-trl fuzz check bench setup clean
 
 setup: $(STAMP)
 
@@ -21,6 +21,10 @@ test: setup
 
 test-slow: setup
 	$(BIN)/python -m pytest -m slow
+
+# Hypothesis with new random examples; the tests of `make test` draw the same ones every time.
+fuzz: setup
+	HYPOTHESIS_PROFILE=new $(BIN)/python -m pytest -n auto -m 'not slow' tests/sketch tests/sources tests/run tests/live tests/rules
 
 # The trainer tests with the two TRL minors before the pinned one. TRL 1.15 computes log-probabilities with Triton only.
 test-trl: setup

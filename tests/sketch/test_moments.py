@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from foreshock.sketch.buckets import FRACTION_MASK, N_CELLS, WIDTHS, locate
@@ -41,6 +41,8 @@ def test_the_variance_is_that_of_an_even_spread_and_0_for_a_lone_token() -> None
 
 
 @settings(max_examples=200, deadline=None)
+@example(1.0, [0, FRACTION_MASK], 1)
+@example(9.99, [0, FRACTION_MASK], -1)
 @given(st.floats(1e-4, 50), st.lists(st.integers(0, FRACTION_MASK), min_size=1, max_size=30), st.sampled_from([-1, 1]))
 def test_whatever_the_spread_the_error_has_the_stated_bound(scale: float, fractions: list[int], sign: int) -> None:
     """All tokens in one bucket, anywhere: the worst case of the module's docstring."""
@@ -49,8 +51,8 @@ def test_whatever_the_spread_the_error_has_the_stated_bound(scale: float, fracti
     (n,), (m,), _ = buckets = buckets_of(values)
     assert n == len(fractions)
     r = values.astype(np.float64)
-    assert buckets.total(buckets.r**2, np.full(1, 2.0)) == pytest.approx((r * r).sum(), rel=1.01 / 24_576)
+    assert buckets.total(buckets.r**2, np.full(1, 2.0)) == pytest.approx((r * r).sum(), rel=1.01 / 19_660)
     if scale <= 10:
         w2 = np.exp(2 * buckets.r)
-        bound = 1.3 * m * m / 12_288  # the terms beyond the second order, too
+        bound = 1.3 * m * m / 9_830  # the terms beyond the second order, too
         assert buckets.total(w2, 4 * w2) == pytest.approx(np.exp(2 * r).sum(), rel=bound)

@@ -5,10 +5,11 @@ f, Σ f(r) over the bucket is then n · (f(m) + f''(m) · v / 2) up to terms of 
 variance inside the bucket. That variance is not kept. Tokens that lie evenly over the bucket have width² / 12; more
 than (m − lower) · (upper − m) is not possible with this mean; a lone token has 0.
 
-A bucket is at most 1/64 of its value wide, so v is at most |m|² / 16,384, and taking it for width² / 12 is wrong by at
-most |m|² / 24,576. For f = e^2r, whose f'' / 2 is 2 f, that is a relative error of at most m² / 12,288 = 8e-5 m², even
-if all tokens of each bucket stood at its edges; for r² it is 4e-5. Over smooth distributions the errors are far
-smaller, see tests/sketch/test_moments.py.
+A bucket is at most 1/64 of its value wide. The estimate is furthest off for two tokens at the two edges, whose variance
+is width² / 4 where an even spread has width² / 24: it is wrong by at most 5/24 width² <= |m|² / 19,660. For f = e^2r,
+whose f'' / 2 is 2 f, that is a relative error of at most m² / 9,830 = 1.02e-4 m², even if all tokens of each bucket
+stood at its edges; for r² it is 5.1e-5. Over smooth distributions the errors are far smaller, see
+tests/sketch/test_moments.py.
 """
 
 from __future__ import annotations

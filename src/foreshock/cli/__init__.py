@@ -1,0 +1,25 @@
+"""The command line: one command, one file.
+
+Every command imports what it needs when it runs, so that ``foreshock --help`` stays fast.
+"""
+
+from __future__ import annotations
+
+import click
+
+import foreshock
+from foreshock.cli.demo import demo
+from foreshock.cli.diagnose import diagnose
+from foreshock.cli.inspect import inspect
+from foreshock.cli.report import report
+from foreshock.cli.watch import watch
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(foreshock.__version__, prog_name="foreshock", message="%(prog)s %(version)s")
+def main() -> None:
+    """Early warning for agent RL: watches the tail of per-token log-ratios where tool-using agents break first."""
+
+
+for command in (demo, diagnose, inspect, report, watch):
+    main.add_command(command)
