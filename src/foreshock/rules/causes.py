@@ -1,0 +1,27 @@
+"""The causes that a finding may name. One name for one thing: rules, rankings and documents use these."""
+
+from __future__ import annotations
+
+SUPPORT_MISMATCH = "tool-conditioned support mismatch"
+ENGINE_MISMATCH = "engine mismatch"
+OPTIMISER = "optimiser instability"
+ENTROPY_COLLAPSE = "entropy collapse"
+REWARD_HACKING = "reward hacking or mode collapse"
+ZERO_SIGNAL = "zero learning signal"
+LENGTH_COLLAPSE = "length collapse"
+TOOL_USE_COLLAPSE = "tool-use collapse"
+ENVIRONMENT = "environment fault"
+NUMERICS = "numerics"
+
+ALL = (
+    SUPPORT_MISMATCH,
+    ENGINE_MISMATCH,
+    OPTIMISER,
+    ENTROPY_COLLAPSE,
+    REWARD_HACKING,
+    ZERO_SIGNAL,
+    LENGTH_COLLAPSE,
+    TOOL_USE_COLLAPSE,
+    ENVIRONMENT,
+    NUMERICS,
+)
