@@ -9,11 +9,8 @@ from typing import Any
 import numpy as np
 
 from foreshock.errors import ReadError
-from foreshock.run import Run, read_run_directory
-from foreshock.sources import detect, trainer_state
-
-METRICS = "metrics.jsonl"
-"""The one file that is looked for by name, in a folder that holds no checkpoint: Tinker and others write it."""
+from foreshock.run import Run
+from foreshock.sources import formats
 
 
 def open_run(path: str | os.PathLike[str]) -> Run:
@@ -34,7 +31,7 @@ def open_run(path: str | os.PathLike[str]) -> Run:
         ) from error
     if not is_there:
         raise ReadError(f"{str(place)!r} does not exist. Pass a log file or the folder of a run.")
-    return _open_folder(place) if is_folder else detect.read_file(place)
+    return formats.read_folder(place) if is_folder else formats.read_file(place)
 
 
 def describe(run: Run) -> dict[str, Any]:
@@ -66,26 +63,6 @@ def describe(run: Run) -> dict[str, Any]:
 def _distinct_steps(run: Run) -> int:
     arrays = {id(series.steps.base): series.steps for series in run.series.values() if len(series)}
     return len(np.unique(np.concatenate(list(arrays.values())))) if arrays else 0
-
-
-def _open_folder(folder: Path) -> Run:
-    try:
-        if (folder / "run.json").is_file():
-            return read_run_directory(folder)
-        if trainer_state.states_in(folder):
-            return trainer_state.read_folder(folder)
-        if (folder / METRICS).is_file():
-            return detect.read_file(folder / METRICS)
-        files = sorted(entry.name for entry in folder.iterdir() if entry.is_file())
-    except OSError as error:
-        raise ReadError(
-            f"{str(folder)!r} cannot be listed ({error.strerror or error}). Pass a readable folder."
-        ) from error
-    listed = ", ".join(files[:8]) + (", …" if len(files) > 8 else "") or "no file"
-    raise ReadError(
-        f"{str(folder)!r} holds no run: no run.json, no {trainer_state.FILE} and no {METRICS}, but {listed}. "
-        "Pass the folder of a run, a folder of checkpoints, or one log file."
-    )
 
 
 __all__ = ["describe", "open_run"]
