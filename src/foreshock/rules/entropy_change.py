@@ -1,14 +1,20 @@
-"""Entropy collapse or explosion, supported by a second sign.
+"""Entropy change: the entropy collapses or explodes, and a second sign supports it.
 
 What: the entropy stays below half of its early level, or above its double, and something else went wrong with it.
 Why it matters: a policy without entropy explores nothing, and its groups soon have equal rewards; one whose entropy
 explodes writes gibberish.
 Known problems: a falling entropy alone is ordinary learning. On 33 public sibling runs, "below half" alone had 15 false
 alarms, so alone it is a note. Entropies are not comparable between models; only the run's own early level counts.
+Example: "The entropy has fallen from 0.56 to 0.05 nats (×0.09), over half of the way since step 120. Beside it: 62%
+more groups with equal rewards."
+Options: none.
+References: Cui et al., "The entropy mechanism of reinforcement learning for reasoning language models"
+(arXiv:2505.22617); Yu et al., "DAPO" (arXiv:2503.14476), for the higher upper clip bound.
 """
 
 from __future__ import annotations
 
+from foreshock.rules.causes import ENTROPY_COLLAPSE, OPTIMISER
 from foreshock.rules.finding import Finding, RuleResult
 from foreshock.rules.series import Course, course, direction, reward_sentence, segment_rows, sentences
 from foreshock.run import Run
@@ -46,8 +52,8 @@ def check(run: Run) -> RuleResult:
     if beyond.mean() < 0.9 or entropy.direction == "flat":  # a few rows alone make no collapse
         return RuleResult()
     if fallen:
-        return RuleResult((_finding(run, entropy, "fallen", "entropy collapse", _signs(run)),))
-    return RuleResult((_finding(run, entropy, "risen", "optimiser instability", _signs(run)),))
+        return RuleResult((_finding(run, entropy, "fallen", ENTROPY_COLLAPSE, _signs(run)),))
+    return RuleResult((_finding(run, entropy, "risen", OPTIMISER, _signs(run)),))
 
 
 def _signs(run: Run) -> tuple[str, ...]:
@@ -87,12 +93,12 @@ def _finding(run: Run, entropy: Course, verb: str, cause: str, signs: tuple[str,
         cause="" if not signs else cause,
         advice=(
             "Raise the sampling temperature or the upper clip bound, add prompts, or go back to an earlier checkpoint."
-            if cause == "entropy collapse"
+            if cause == ENTROPY_COLLAPSE
             else "Go back to a checkpoint from before this step and lower the learning rate."
         ),
         next_check=(
             "Count distinct completions in a group of the latest step."
-            if cause == "entropy collapse"
+            if cause == ENTROPY_COLLAPSE
             else "Read five completions of the latest step: are they still language?"
         ),
     )

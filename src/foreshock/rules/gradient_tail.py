@@ -4,12 +4,18 @@ What: the 90th percentile of ``grad_norm`` lies at a multiple of its early level
 Why it matters: clipping then rules the size of most updates, and a few batches rule their direction.
 Known problems: single spikes are benign and are not counted. "Above five times the base" once had 18 false alarms on 33
 public sibling runs; this rule asks for a lasting change of the distribution instead, and is later for it.
+Example: "The 90th percentile of grad_norm is at least ×4.2 its level after the warm-up (0.61) in each of the last 3
+stretches of 20 rows, since step 240; the largest value was 9.3."
+Options: none.
+References: Pascanu, Mikolov and Bengio, "On the difficulty of training recurrent neural networks" (arXiv:1211.5063),
+for exploding gradients and clipping by norm.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from foreshock.rules.causes import OPTIMISER
 from foreshock.rules.finding import Finding, RuleResult
 from foreshock.rules.series import Course, Floats, course, direction, reward_sentence, segment_rows, sentences
 from foreshock.run import Run
@@ -59,7 +65,7 @@ def check(run: Run) -> RuleResult:
                 ),
                 evidence=segment_rows(run, ("grad_norm", "reward", "kl", "entropy", "loss"), int(norm.steps[0])),
                 certainty=CERTAINTY,
-                cause="optimiser instability",
+                cause=OPTIMISER,
                 exclusions=() if harmed else ("The reward has not fallen: the harm is not there yet.",),
                 advice="Lower the learning rate or max_grad_norm, and keep a checkpoint from before this step.",
                 next_check="Look at the batches with the largest grad_norm: the same prompts, or tokens, each time?",

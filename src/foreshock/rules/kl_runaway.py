@@ -5,12 +5,18 @@ Why it matters: the reward often still rises then, and falls later; what the pol
 Known problems: a level alone says nothing (models, estimators and engines differ), so high but stable is no finding,
 and neither is a rise that slows down. A KL below 0.3 nats a token is at most noted; that floor is a heuristic. A rise
 that is steady from a high start is found late or never.
+Example: "The mean KL to the reference has grown ×6.9, from 0.39 nats per token after the warm-up to 2.7 (largest 5.69),
+over half of it since step 410, and it is still rising."
+Options: none.
+References: Gao, Schulman and Hilton, "Scaling laws for reward model overoptimization" (arXiv:2210.10760); Schulman,
+"Approximating KL divergence" (2020, joschu.net/blog/kl-approx.html), for the estimators.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from foreshock.rules.causes import OPTIMISER
 from foreshock.rules.finding import Finding, RuleResult
 from foreshock.rules.series import Course, course, direction, reward_sentence, segment_rows, sentences
 from foreshock.run import Run
@@ -53,7 +59,7 @@ def check(run: Run) -> RuleResult:
                 ),
                 evidence=segment_rows(run, ("kl", "reward", "grad_norm", "entropy", "loss"), int(kl.steps[0])),
                 certainty=CERTAINTY,
-                cause="" if severity == "note" else "optimiser instability",
+                cause="" if severity == "note" else OPTIMISER,
                 exclusions=("The reward still rises: it does not show this yet.",) if direction(run) == "up" else (),
                 advice="Keep a checkpoint from before this step; lower the learning rate or raise beta.",
                 next_check="Evaluate the checkpoints before and after this step on held-out prompts.",

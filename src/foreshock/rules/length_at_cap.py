@@ -4,10 +4,15 @@ What: ``completions/clipped_ratio``, the share of completions cut off at the lim
 Why it matters: a completion that is cut off rarely holds its answer; its reward says nothing of what the policy knows.
 Known problems: some set-ups cut completions off by design. While the reward rises, a high share is only noted. The
 reward of the completions that were cut off is not logged, so it is not judged.
+Example: "The share of completions cut off at the length limit has risen from 8% to 52% since step 140."
+Options: none.
+References: Yu et al., "DAPO" (arXiv:2503.14476), sections on overlong completions; Liu et al., "Understanding
+R1-Zero-like training" (arXiv:2503.20783), for the length bias of the loss.
 """
 
 from __future__ import annotations
 
+from foreshock.rules.causes import LENGTH_COLLAPSE
 from foreshock.rules.finding import Finding, RuleResult
 from foreshock.rules.series import (
     course,
@@ -71,7 +76,7 @@ def _finding(run: Run, severity: str, what: str, since: int) -> Finding:
         summary=sentences(what, reward_sentence(run), by_design),
         evidence=segment_rows(run, (KEY, "completions/mean_length", "reward", "frac_reward_zero_std", "entropy")),
         certainty=CERTAINTY,
-        cause="" if severity == "note" else "length collapse",
+        cause="" if severity == "note" else LENGTH_COLLAPSE,
         advice=(
             "Raise max_completion_length, check that the end-of-sequence token of the model is the one that stops "
             "generation, or take a length penalty back that pays for long answers."

@@ -1,8 +1,11 @@
-"""Errors inside Foreshock itself, so that a gap in the record is never mistaken for health.
+"""Monitor errors: Foreshock met errors of its own, so a gap in the record is not taken for health.
 
 What: the monitor met errors of its own while training went on.
 Why it matters: values near them may be missing.
 Known problems: none.
+Example: "3 error(s) inside Foreshock, on a worker other than the first."
+Options: none.
+References: none.
 """
 
 from __future__ import annotations

@@ -3,6 +3,10 @@
 What: no block holds a pair of policies, so the tail cannot be judged.
 Why it matters: silence of the tail rules means nothing on such a run.
 Known problems: none; the rule only says what is missing and how to get it.
+Example: "no reference, old or rollout log-probabilities exist, so there is no log-ratio to watch. Set beta > 0, train
+with a PEFT adapter, or pass ref_model= to foreshock.watch."
+Options: ``ref_model`` of ``foreshock.watch``.
+References: docs/watching.md, which lists the pairs and when each exists.
 """
 
 from __future__ import annotations

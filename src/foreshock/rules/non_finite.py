@@ -1,8 +1,12 @@
-"""Non-finite values, with the first tensor or key named.
+"""Non-finite values: a tensor or key holds NaN or infinity, and the first one is named.
 
 What: a log-probability, an advantage, the loss or the gradient norm is NaN or infinite.
 Why it matters: what came first tells the cause; what came after is only its echo.
-Known problems: per-token tensors are attributed to the optimizer step, logged keys to the row in which they appear.
+Known problems: per-token tensors are attributed to the optimizer step, logged keys to the row in which they appear. A
+single gradient that a loss scaler skips, and single tokens that a sampler could not score, are only noted.
+Example: "ref log-probabilities had the first non-finite value, at step 47."
+Options: none.
+References: Micikevicius et al., "Mixed precision training" (arXiv:1710.03740), on loss scaling and skipped updates.
 """
 
 from __future__ import annotations
@@ -11,6 +15,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from foreshock.rules.causes import NUMERICS
 from foreshock.rules.finding import Finding, RuleResult
 from foreshock.run import Run
 
@@ -56,7 +61,7 @@ def check(run: Run) -> RuleResult:
                 steps=(first_step, run.last_step),
                 evidence=tuple(rows),
                 certainty="Counted, not estimated: there is no false alarm.",
-                cause="numerics",
+                cause=NUMERICS,
                 advice="Go back to the last checkpoint before this step and look at what produced this tensor.",
                 next_check=f"Run the batch of step {first_step} again in float32 and look at {name}.",
             ),

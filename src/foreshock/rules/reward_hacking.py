@@ -6,6 +6,12 @@ Why it matters: the policy may have found a way to the reward that is not the ta
 Known problems: a possibility, never a proof. Parts of a reward with other units or tiny weights may be flat by nature;
 a part that is saturated, constant or not positive is left out. Where only one reward is logged, nothing can be said: a
 training reward alone cannot show hacking. On 24 to 39 rows it is a note.
+Example: "Possible reward hacking: reward/g has risen from 0.05 to 0.08, over half of it since step 31, while reward/f
+has not followed (0.001, then 0.001)."
+Options: none.
+References: Skalse et al., "Defining and characterizing reward hacking" (arXiv:2209.13085); Gao, Schulman and Hilton,
+"Scaling laws for reward model overoptimization" (arXiv:2210.10760); Priestley, "Spectral analysis and time series"
+(1981), section 5.3, for the standard error.
 """
 
 from __future__ import annotations
@@ -17,6 +23,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from foreshock.detect.aggregates import MINIMUM_BASELINE, MINIMUM_RECENT
+from foreshock.rules.causes import REWARD_HACKING
 from foreshock.rules.finding import Finding, RuleResult
 from foreshock.rules.series import Course, Floats, course, kendall, rows_of, segment_rows
 from foreshock.run import Run
@@ -85,7 +92,7 @@ def check(run: Run) -> RuleResult:
                 ),
                 evidence=segment_rows(run, (proxy.key, *(key for key, _ in behind), "entropy", "kl")),
                 certainty=CERTAINTY,
-                cause="reward hacking",
+                cause=REWARD_HACKING,
                 advice="Do not train on by this reward alone: close the way that it pays for, or weigh the other up.",
                 next_check=(
                     f"Read the ten completions of the latest step with the highest {proxy.key}: do they solve the "

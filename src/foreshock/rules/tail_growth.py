@@ -3,8 +3,14 @@
 What: the tail of |log-ratio| of response tokens after tool results stretches, and the text-only tail does not.
 Why it matters: a few tokens then rule the importance-weighted update, before loss, reward, entropy or mean KL move.
 Known problems: it needs enough tokens of both slices in a block; where text-only tokens are missing it cannot judge. A
-policy that is still moving away from its reference after the warm-up looks like growth. Growth below
-:data:`MINIMUM_GROWTH` is only noted however certain it is; that bound is a heuristic.
+policy that is still moving away from its reference after the warm-up looks like growth. Growth below ×1.2 is only noted
+however certain it is; that bound is a heuristic.
+Example: "After tool results, p99 of |log-ratio policy/ref| has grown ×2.31 since steps 31–70, in text-only contexts
+×1.04."
+Options: ``steps_per_block`` of ``foreshock.watch``: longer blocks hold more tokens and answer later.
+References: Vovk, Nouretdinov and Gammerman, "Testing exchangeability on-line" (ICML 2003); Shin, Ramdas and Rinaldo,
+"E-detectors: a nonparametric framework for sequential change detection" (arXiv:2203.03532); docs/detectors.md for the
+measured rates.
 """
 
 from __future__ import annotations

@@ -5,10 +5,15 @@ first logs on.
 Why it matters: rewards of episodes without working tools teach the policy to live without them.
 Known problems: a policy that forgets how to call a tool looks the same in this key alone. Whether entropy, gradient
 norm, KL and length moved with it tells them apart, and is said.
+Example: "The share of tool calls that fail has risen from 9% to 84% since step 131. Policy metrics did not move
+(entropy, grad_norm, kl, completions/mean_length): look at the environment first."
+Options: none.
+References: none beyond public reports of environment faults that were trained on as rewards of 0.
 """
 
 from __future__ import annotations
 
+from foreshock.rules.causes import ENVIRONMENT, TOOL_USE_COLLAPSE
 from foreshock.rules.finding import Finding, RuleResult
 from foreshock.rules.series import course, held_since, latest, reward_sentence, rows_of, segment_rows, sentences
 from foreshock.run import Run
@@ -67,7 +72,7 @@ def _finding(run: Run, severity: str, what: str, since: int) -> Finding:
         summary=sentences(what, first, reward_sentence(run)),
         evidence=segment_rows(run, (KEY, "tools/call_frequency", "reward", *POLICY)),
         certainty=CERTAINTY,
-        cause="tool-use collapse" if moved else "environment fault",
+        cause=TOOL_USE_COLLAPSE if moved else ENVIRONMENT,
         exclusions=excluded,
         advice="Look at the errors that the tools return. Do not train on episodes whose tools did not work.",
         next_check="Replay ten calls of an early step against the environment as it is now: do they still work?",

@@ -3,12 +3,17 @@
 What: ``tools/call_frequency``, tool calls per completion, falls to a small part of its earlier level.
 Why it matters: the skill that the run is to train is gone, and with it the tokens that could bring it back.
 Known problems: a policy may learn that it needs no tools. While the reward rises, the finding is a warning at most.
+Example: "Tool calls per completion have fallen from 0.8 to 0.02, and stay under half since step 212."
+Options: none.
+References: Xue et al., "SimpleTIR: end-to-end reinforcement learning for multi-turn tool-integrated reasoning"
+(arXiv:2509.02479), for how tool use breaks down.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from foreshock.rules.causes import TOOL_USE_COLLAPSE
 from foreshock.rules.finding import Finding, RuleResult
 from foreshock.rules.series import course, direction, reward_sentence, segment_rows, sentences
 from foreshock.run import Run
@@ -56,7 +61,7 @@ def check(run: Run) -> RuleResult:
                     run, (KEY, "tools/failure_frequency", "reward", "completions/mean_length", "grad_norm")
                 ),
                 certainty=CERTAINTY,
-                cause="tool-use collapse",
+                cause=TOOL_USE_COLLAPSE,
                 advice=(
                     "Look at whether calls that failed, or long results, were punished; reward or require a call where "
                     "the task needs one."

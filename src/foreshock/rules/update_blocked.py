@@ -4,12 +4,17 @@ What: ``grad_norm`` is exactly 0 in the latest rows while the rewards inside gro
 Why it matters: the weights do not move; the steps are wasted, and no reward curve tells why.
 Known problems: it needs both keys. A logger that rounds small norms to 0 looks the same; so does a batch whose groups
 are each without spread, where ``reward_std`` is that of the batch and ``frac_reward_zero_std`` is not logged.
+Example: "grad_norm is exactly 0 in the last 20 rows, and nearly always since step 161, while reward_std is 0.13: there
+is something to learn, and no update."
+Options: none.
+References: Micikevicius et al., "Mixed precision training" (arXiv:1710.03740), on gradients that underflow to zero.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from foreshock.rules.causes import NUMERICS
 from foreshock.rules.finding import Finding, RuleResult
 from foreshock.rules.series import held_since, latest, rows_of, segment_rows
 from foreshock.run import Run
@@ -51,7 +56,7 @@ def check(run: Run) -> RuleResult:
                 ),
                 evidence=segment_rows(run, EVIDENCE),
                 certainty="Counted, not estimated: a gradient of exactly zero is no noise.",
-                cause="update blocked",
+                cause=NUMERICS,
                 exclusions=("The rewards inside groups differ: it is not a zero learning signal.",),
                 advice=(
                     "Check that some parameters require gradients, that the response mask is not empty, that "

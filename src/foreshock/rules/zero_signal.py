@@ -5,12 +5,18 @@ missing), from the first logs on or ever more so.
 Why it matters: the advantages of such a group are zero. The mean reward may look fine while nothing is learned.
 Known problems: a solved task looks the same, so a rise that came with a rising reward is only a note. With one group a
 step the share is 0 or 1, and a level of 0.9 cannot be told from 0.7: then only a lasting 1 counts.
+Example: "99.8% of the groups have equal rewards in the latest rows, and nearly all since step 10." beside a mean reward
+of 0.88.
+Options: none.
+References: Shao et al., "DeepSeekMath" (arXiv:2402.03300), for advantages relative to a group; Yu et al., "DAPO"
+(arXiv:2503.14476), which samples until groups differ.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from foreshock.rules.causes import ZERO_SIGNAL
 from foreshock.rules.finding import Finding, RuleResult
 from foreshock.rules.series import (
     FIRST_ROWS,
@@ -99,7 +105,7 @@ def _level_finding(run: Run, level: float, steps: Steps, share: Floats) -> Findi
         summary=sentences(f"{what}.", consequence, _dead_sentence(run)),
         evidence=segment_rows(run, EVIDENCE),
         certainty=CERTAINTY,
-        cause="" if solved else "zero learning signal",
+        cause="" if solved else ZERO_SIGNAL,
         exclusions=_exclusions(run),
         advice=(
             "Stop and look at the rewards of single completions. Use prompts of medium difficulty, a reward that "
@@ -146,7 +152,7 @@ def _trend(run: Run) -> RuleResult:
                 ),
                 evidence=segment_rows(run, EVIDENCE),
                 certainty=CERTAINTY,
-                cause="zero learning signal",
+                cause=ZERO_SIGNAL,
                 advice="Look for mode collapse: completions that became alike, or all of them cut off at the limit.",
                 next_check=NEXT_CHECK,
             ),
