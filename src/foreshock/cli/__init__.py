@@ -8,6 +8,7 @@ from __future__ import annotations
 import click
 
 import foreshock
+from foreshock.cli.compare import compare
 from foreshock.cli.demo import demo
 from foreshock.cli.diagnose import diagnose
 from foreshock.cli.inspect import inspect
@@ -21,5 +22,5 @@ def main() -> None:
     """Early warning for agent RL: watches the tail of per-token log-ratios where tool-using agents break first."""
 
 
-for command in (demo, diagnose, inspect, report, watch):
+for command in (compare, demo, diagnose, inspect, report, watch):
     main.add_command(command)

@@ -92,7 +92,7 @@ def _rescaled(values: NDArray[np.float64]) -> NDArray[np.float64]:
 def _compare(before: NDArray[np.float64], later_steps: NDArray[np.int64], later: NDArray[np.float64]) -> Change:
     recent = later[-max(MINIMUM_RECENT, later.size // 4) :]
     level, difference = float(before.mean()), float(recent.mean() - before.mean())
-    deviation, error_of_one = _noise(before, later)
+    deviation, error_of_one = step_noise(before, later)
     error = error_of_one * sqrt(1 / before.size + 1 / recent.size)
     moved = abs(difference) > max(STANDARD_ERRORS * error, SMALLEST_MOVE * deviation, _ROUNDING)
     near_zero = abs(level) <= STANDARD_ERRORS * error_of_one / sqrt(before.size) or abs(level) < deviation
@@ -104,7 +104,7 @@ def _compare(before: NDArray[np.float64], later_steps: NDArray[np.int64], later:
     )
 
 
-def _noise(before: NDArray[np.float64], later: NDArray[np.float64]) -> tuple[float, float]:
+def step_noise(before: NDArray[np.float64], later: NDArray[np.float64]) -> tuple[float, float]:
     """Return the standard deviation of one step, and s / (1 − ρ), which √m divides in the error of a mean."""
     chunks = [part for series in (before, later) for part in _chunks(series)]
     centred = sorted((part - part.mean() for part in chunks), key=lambda part: float(part.var()))

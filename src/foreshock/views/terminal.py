@@ -62,13 +62,13 @@ def render_short(diagnosis: Diagnosis, console: Console) -> RenderableType:
     """Return the verdict and the findings of a running training, short enough for a screen that is redrawn."""
     worth = [finding for finding in diagnosis.findings if finding.severity != "note"]
     gaps = [Text(gap.reason) for gap in diagnosis.cannot_judge] if not worth else []
-    return Group(_verdict_line(diagnosis), *[_short(finding, console) for finding in worth], *gaps)
+    return Group(verdict_line(diagnosis), *[_short(finding, console) for finding in worth], *gaps)
 
 
 def render_description(described: Mapping[str, Any]) -> RenderableType:
     """Return what ``foreshock.sources.describe`` says of a run: facts, keys with their origins, what was skipped."""
     parts: list[RenderableType] = [
-        _field(name.replace("_", " "), shown(described[name]))
+        labelled(name.replace("_", " "), shown(described[name]))
         for name in ("path", "format", "rows", "blocks", "steps", "distinct_steps", "step_key")
         if described[name] is not None
     ]
@@ -77,9 +77,9 @@ def render_description(described: Mapping[str, Any]) -> RenderableType:
         for key, facts in described["keys"].items()
     ]
     if keys:
-        parts += [Text(), _rows(keys), Text()]
-    parts += [_field(code, notice) for code, notice in described["notices"].items()]
-    parts += [_field("skipped", line) for line in skipped_sentences(described["skipped"])]
+        parts += [Text(), rows_table(keys), Text()]
+    parts += [labelled(code, notice) for code, notice in described["notices"].items()]
+    parts += [labelled("skipped", line) for line in skipped_sentences(described["skipped"])]
     return Group(*parts)
 
 
@@ -92,7 +92,7 @@ def _short(finding: Finding, console: Console) -> RenderableType:
 
 def print_verdict(diagnosis: Diagnosis, report: Path | None) -> None:
     """Print to stderr the verdict of a run that ended, and where the report lies."""
-    lines: list[RenderableType] = [_verdict_line(diagnosis), Text(verdict_sentence(diagnosis))]
+    lines: list[RenderableType] = [verdict_line(diagnosis), Text(verdict_sentence(diagnosis))]
     if report is not None:
         lines.append(Text.assemble(("Report  ", "dim"), str(report)))
     _print(Text(), _marked(diagnosis.verdict, Group(*lines)))
@@ -100,11 +100,11 @@ def print_verdict(diagnosis: Diagnosis, report: Path | None) -> None:
 
 def render_diagnosis(diagnosis: Diagnosis) -> RenderableType:
     """Return the whole diagnosis for a rich console: verdict, findings, what could not be judged, what was skipped."""
-    parts: list[RenderableType] = [_verdict_line(diagnosis), Text(verdict_sentence(diagnosis))]
+    parts: list[RenderableType] = [verdict_line(diagnosis), Text(verdict_sentence(diagnosis))]
     if diagnosis.causes:
-        parts.append(_field("Likeliest cause", "; then ".join(diagnosis.causes)))
+        parts.append(labelled("Likeliest cause", "; then ".join(diagnosis.causes)))
     for name, change in diagnosis.aggregates.items():
-        parts.append(_field(name, change_words(change) + (f": {change.reason}" if change.reason else "")))
+        parts.append(labelled(name, change_words(change) + (f": {change.reason}" if change.reason else "")))
     for finding in diagnosis.findings:
         parts += [Text(), _marked(finding.severity, _whole(finding))]
     for gap in diagnosis.cannot_judge:
@@ -122,11 +122,11 @@ def render_diagnosis(diagnosis: Diagnosis) -> RenderableType:
 def _whole(finding: Finding) -> RenderableType:
     parts: list[RenderableType] = [_titled(finding.severity, headline(finding)), Text(finding.summary)]
     for rows in filter(None, (finding.evidence, finding.tokens)):
-        parts += [Text(), _rows(rows)]
+        parts += [Text(), rows_table(rows)]
     if finding.evidence:
         parts.append(Text())
     parts += [
-        _field(name, text)
+        labelled(name, text)
         for name, text in (
             ("How sure", finding.certainty),
             ("Likely cause", finding.cause),
@@ -143,7 +143,8 @@ def _gap(gap: CannotJudge) -> RenderableType:
     return Group(_titled("cannot_judge", gap.rule), Text(gap.reason), *([Text(gap.remedy)] if gap.remedy else []))
 
 
-def _rows(rows: Sequence[Mapping[str, Any]]) -> Table:
+def rows_table(rows: Sequence[Mapping[str, Any]]) -> Table:
+    """Return rows of evidence as a table without lines; numbers stand flush right."""
     table = Table(box=None, show_edge=False, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     columns = columns_of(rows)
     for column in columns:
@@ -154,7 +155,8 @@ def _rows(rows: Sequence[Mapping[str, Any]]) -> Table:
     return table
 
 
-def _field(name: str, text: str) -> Table:
+def labelled(name: str, text: str) -> Table:
+    """Return a short name and beside it a text that may take several lines."""
     grid = Table.grid(padding=(0, 2, 0, 0))
     grid.add_column(style="dim", width=15)
     grid.add_column(overflow="fold")
@@ -166,7 +168,8 @@ def _titled(severity: str, *parts: str) -> Text:
     return Text.assemble((severity.replace("_", " ").upper(), STYLES[severity]), *[f" · {part}" for part in parts])
 
 
-def _verdict_line(diagnosis: Diagnosis) -> Text:
+def verdict_line(diagnosis: Diagnosis) -> Text:
+    """Return the verdict of a run and its path."""
     where = "" if diagnosis.path is None else f"  {diagnosis.path}"
     return Text.assemble((VERDICTS[diagnosis.verdict].upper(), STYLES[diagnosis.verdict]), where)
 
