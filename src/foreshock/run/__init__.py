@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from foreshock.run.block import Block, EncodedSketches, TopToken, judged_pair, merge_pair, segments
-from foreshock.run.directory import RunWriter, prepare_directory, read_findings, read_run_directory, utc_now
+from foreshock.run.directory import RunWriter, prepare_directory, utc_now
 from foreshock.run.model import Run
+from foreshock.run.reader import RunReader, read_findings, read_run_directory
 from foreshock.run.series import Series
 
 __all__ = [
     "Block",
     "EncodedSketches",
     "Run",
+    "RunReader",
     "RunWriter",
     "Series",
     "TopToken",

@@ -10,15 +10,14 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import msgspec
 
-from foreshock.errors import CorruptRecord, ReadError, RunDirectoryError
+from foreshock.errors import ReadError, RunDirectoryError
 from foreshock.run.block import Block
-from foreshock.run.model import Run
 
 SCHEMA = 1
 LARGEST_STEP = 2**62
@@ -45,7 +44,7 @@ def prepare_directory(path: str | os.PathLike[str]) -> Path:
         raise RunDirectoryError(
             f"run_dir {str(folder)!r} cannot be written to ({error.strerror or error}). Pass a writable folder."
         ) from error
-    _read_sessions(folder)
+    read_sessions(folder)
     return folder
 
 
@@ -69,7 +68,7 @@ class RunWriter:
             RunDirectoryError: a file of the directory cannot be opened for appending.
         """
         self.folder = folder
-        self._sessions = _read_sessions(folder)
+        self._sessions = read_sessions(folder)
         self.session = len(self._sessions)
         self._sessions.append(
             {
@@ -103,7 +102,7 @@ class RunWriter:
 
     def update_session(self, **values: Any) -> None:
         """Set fields of this session in ``run.json``; the file is replaced in one move, never half-written."""
-        sessions = _read_sessions(self.folder)  # another writer may have opened a session of its own meanwhile
+        sessions = read_sessions(self.folder)  # another writer may have opened a session of its own meanwhile
         sessions[self.session : self.session + 1] = [{**self._sessions[self.session], **values}]
         self._sessions = sessions
         self._write_sessions()
@@ -132,85 +131,12 @@ class RunWriter:
         os.replace(draft, target)
 
 
-def read_run_directory(path: str | os.PathLike[str]) -> Run:
-    """Read a run directory, finished, running or killed.
-
-    Torn or damaged lines and superseded records are skipped and counted in :attr:`Run.skipped`.
+def read_sessions(folder: Path) -> list[Record]:
+    """Return the sessions of a run directory, oldest first; none when it has no ``run.json``.
 
     Raises:
-        ReadError: the path is not a run directory, or was written by a later version.
+        ReadError: ``run.json`` is damaged, or was written by a later version.
     """
-    folder = Path(path)
-    if not (folder / RUN).is_file():
-        raise ReadError(f"{str(folder)!r} is not a run directory: it holds no {RUN}. Pass a folder that a watch wrote.")
-    sessions = _read_sessions(folder)
-    latest = sessions[-1] if sessions else {}
-    run = Run(path=folder, identity=_mapping(latest.get("identity")), notices=dict(_mapping(latest.get("notices"))))
-    if latest:
-        run.identity = {**run.identity, **{key: latest.get(key) for key in ("started", "ended", "status")}}
-    limits = _limits(sessions)
-    for record in sorted(_records(folder / METRICS, run), key=lambda record: int(record["step"])):
-        if _is_current(record, int(record["step"]), limits, run):
-            run.append_scalars(int(record["step"]), _mapping(record.get("values")))
-    for record in _records(folder / BLOCKS, run, step_key="last_step"):
-        if _is_current(record, int(record["last_step"]), limits, run):
-            try:
-                run.blocks.append(Block.from_record(record))
-            except CorruptRecord:
-                run.skipped["damaged blocks"] += 1
-    run.blocks.sort(key=lambda block: block.last_step)
-    return run
-
-
-def read_findings(path: str | os.PathLike[str]) -> list[Record]:
-    """Return the findings that were raised while a run was watched, oldest first."""
-    return list(_lines(Path(path) / FINDINGS, Run()))
-
-
-def _limits(sessions: list[Record]) -> list[float]:
-    """Return for each session the last step that no later session supersedes."""
-    limits: list[float] = [float("inf")] * len(sessions)
-    lowest = float("inf")
-    for position in range(len(sessions) - 1, -1, -1):
-        limits[position] = lowest
-        lowest = min(lowest, float(sessions[position].get("start_step", 0)))
-    return limits
-
-
-def _is_current(record: Record, step: int, limits: list[float], run: Run) -> bool:
-    session = record.get("session", 0)
-    current = not isinstance(session, int) or session >= len(limits) or step <= limits[session]
-    if not current:
-        run.skipped["superseded by a later session"] += 1
-    return current
-
-
-def _records(path: Path, run: Run, step_key: str = "step") -> Iterator[Record]:
-    for record in _lines(path, run):
-        if _is_step(record.get(step_key)):
-            yield record
-        else:
-            run.skipped[f"records without a step in {path.name}"] += 1
-
-
-def _lines(path: Path, run: Run) -> Iterator[Record]:
-    if not path.is_file():
-        return
-    with open(path, "rb") as file:
-        for line in file:
-            if not line.strip():
-                continue
-            try:
-                record = msgspec.json.decode(line)
-            except (msgspec.DecodeError, UnicodeDecodeError):
-                record = None
-            if isinstance(record, dict):
-                yield record
-            else:
-                run.skipped[f"torn or damaged lines in {path.name}"] += 1
-
-
-def _read_sessions(folder: Path) -> list[Record]:
     path = folder / RUN
     if not path.is_file():
         return []
@@ -231,10 +157,11 @@ def _read_sessions(folder: Path) -> list[Record]:
 
 
 def _is_session(session: Any) -> bool:
-    return isinstance(session, dict) and _is_step(session.get("start_step"))
+    return isinstance(session, dict) and is_step(session.get("start_step"))
 
 
-def _is_step(step: Any) -> bool:
+def is_step(step: Any) -> bool:
+    """Whether a value of a record can be an optimizer step."""
     return isinstance(step, int) and 0 <= step < LARGEST_STEP
 
 
@@ -247,10 +174,6 @@ def _open_for_append(path: Path) -> BinaryIO:
             file.write(b"\n")
             file.flush()
     return file
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
 
 
 def _finite(value: Any) -> Any:

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from foreshock.batch import POST_TOOL, TEXT_ONLY
 from foreshock.diagnosis import diagnose_run
-from foreshock.run import Block, Run, read_run_directory
+from foreshock.run import Block, Run, RunReader, read_run_directory
 from foreshock.views.terminal import render_short
 
 SHOWN_BLOCKS = 6
@@ -32,9 +32,10 @@ def follow(folder: Path, *, interval: float, once: bool) -> None:
     if once or not console.is_terminal:
         console.print(render_status(read_run_directory(folder), console))
         return
+    reader = RunReader(folder)
     with Live(console=console, auto_refresh=False) as live:
         while True:
-            run = read_run_directory(folder)
+            run = reader.read()
             live.update(render_status(run, console), refresh=True)
             if run.identity.get("status") != "running":
                 return
