@@ -64,9 +64,13 @@ def test_json_is_one_document_with_the_documented_shape(call, tmp_path):
     assert [run["verdict"] for run in document["runs"]] == ["critical", "healthy"]
     finding = document["runs"][0]["findings"][0]
     assert {"rule", "severity", "slice", "steps", "summary"} <= set(finding)
-    assert document["runs"][0]["causes"] == ["tool-conditioned support mismatch"]
+    assert finding["name"] == "hidden tail growth"
+    cause = document["runs"][0]["causes"][0]
+    assert cause["name"] == "tool-conditioned support mismatch"
+    assert cause["findings"] == ["post-tool-tail-growth"]
+    assert all(cause[part] for part in ("evidence_for", "rival", "separating_check"))
     assert set(document["runs"][0]) == {
-        "path", "verdict", "findings", "causes", "cannot_judge", "aggregates", "skipped",
+        "path", "verdict", "findings", "causes", "excluded", "cannot_judge", "aggregates", "skipped",
     }  # fmt: skip
 
 

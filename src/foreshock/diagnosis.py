@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from foreshock.causes import Cause, weigh_causes
 from foreshock.detect.aggregates import Change
 from foreshock.rules import BUILT_IN
 from foreshock.rules.aggregates import aggregate_changes
@@ -24,7 +25,7 @@ class Diagnosis:
 
     ``verdict``: the highest severity found; without warnings ``cannot_judge`` when a rule lacked what it needs, and
     ``healthy`` only when every rule could judge. ``aggregates``: loss, reward, entropy and mean KL, as far as logged.
-    ``causes``: likely causes, likeliest first.
+    ``causes``: possible causes, likeliest first. ``excluded``: causes that the run speaks against, with what does.
     """
 
     path: Path | None
@@ -33,12 +34,8 @@ class Diagnosis:
     cannot_judge: tuple[CannotJudge, ...] = ()
     aggregates: dict[str, Change] = field(default_factory=dict)
     skipped: dict[str, int] = field(default_factory=dict)
-
-    @property
-    def causes(self) -> tuple[str, ...]:
-        """Likely causes of warnings and critical findings, each once, in their order; a note needs no cause."""
-        worth = [finding.cause for finding in self.findings if finding.severity != "note" and finding.cause]
-        return tuple(dict.fromkeys(worth))
+    causes: tuple[Cause, ...] = ()
+    excluded: tuple[Cause, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the diagnosis as plain values, ready for JSON."""
@@ -46,7 +43,8 @@ class Diagnosis:
             "path": None if self.path is None else str(self.path),
             "verdict": self.verdict,
             "findings": [finding.to_dict() for finding in self.findings],
-            "causes": list(self.causes),
+            "causes": [cause.to_dict() for cause in self.causes],
+            "excluded": [{"name": cause.name, "evidence_against": cause.evidence_against} for cause in self.excluded],
             "cannot_judge": [str(reason) for reason in self.cannot_judge],
             "aggregates": {name: asdict(change) for name, change in self.aggregates.items()},
             "skipped": dict(self.skipped),
@@ -68,6 +66,7 @@ def diagnose_run(run: Run) -> Diagnosis:
     findings = [finding for result in results for finding in result.findings]
     findings.sort(key=lambda finding: -SEVERITIES.index(finding.severity))
     gaps = tuple(gap for result in results for gap in result.cannot_judge)
+    causes, excluded = weigh_causes(run, findings)
     return Diagnosis(
         path=run.path,
         verdict=_verdict(findings, gaps),
@@ -75,6 +74,8 @@ def diagnose_run(run: Run) -> Diagnosis:
         cannot_judge=gaps,
         aggregates=aggregate_changes(run),
         skipped=dict(run.skipped),
+        causes=causes,
+        excluded=excluded,
     )
 
 

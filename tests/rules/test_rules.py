@@ -41,7 +41,7 @@ def test_growth_after_tool_results_alone_is_found_and_said_in_plain_words():
     assert "loss, reward, entropy and mean KL: no change beyond 15% since step 42" in finding.summary
     assert finding.cause == "tool-conditioned support mismatch"
     assert any("not the optimiser" in sentence for sentence in finding.exclusions)
-    assert any("hidden from loss, reward, entropy and mean KL" in sentence for sentence in finding.exclusions)
+    assert any("nothing had moved of loss, reward, entropy and mean KL" in sentence for sentence in finding.exclusions)
     table = {(row["segment"], row["slice"]): row for row in finding.evidence}
     assert table["latest", "post_tool"]["p99"] > 1.5 * table["baseline", "post_tool"]["p99"]
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from foreshock.causes import Cause
 from foreshock.diagnosis import Diagnosis
 from foreshock.rules.finding import CannotJudge, Finding
 from foreshock.run import Block, Run
@@ -81,9 +82,10 @@ def example_finding(**changes: object) -> Finding:
             },
         ),
         "cause": "tool-conditioned support mismatch",
+        "name": "hidden tail growth",
         "exclusions": (
             "The text-only tail is flat (×1.02): not the optimiser, which would move both slices.",
-            "No aggregate has moved: this failure is hidden from loss, reward, entropy and mean KL.",
+            "Hidden tail growth: at the alarm nothing had moved of loss, reward and entropy, which do not show it.",
         ),
         "advice": (
             "Keep a checkpoint from before this step. Hold post-tool tokens closer to the reference (a KL weight of "
@@ -95,6 +97,18 @@ def example_finding(**changes: object) -> Finding:
         ),
     }
     return Finding(**{**fields, **changes})  # type: ignore[arg-type]
+
+
+def example_causes() -> tuple[Cause, ...]:
+    """Return two causes that share their separating check, and one that a rule tells the kind of."""
+    check = "Take 20 steps at learning rate 0: what still grows comes from the engine."
+    said = "post-tool-tail-growth: After tool results, p99 of |log-ratio policy/ref| has grown ×1.74."
+    rules = ("post-tool-tail-growth",)
+    mismatch, engine = "tool-conditioned support mismatch", "engine mismatch"
+    return (
+        Cause(mismatch, (said, "The text-only tail is flat (×1.02)."), (), rules, check, engine, score=3),
+        Cause(engine, (said,), ("The difference is flat (0.01, then 0.01).",), rules, check, mismatch, "drift", 1),
+    )
 
 
 def example_diagnosis(**changes: object) -> Diagnosis:
@@ -110,6 +124,8 @@ def example_diagnosis(**changes: object) -> Diagnosis:
         "cannot_judge": (
             CannotJudge("no-rollout", "No rollout log-probabilities were recorded.", "Set use_vllm=True."),
         ),
+        "causes": example_causes(),
+        "excluded": (Cause("optimiser instability", evidence_against=("grad_norm is flat (0.5, then 0.51).",)),),
         "skipped": {"torn or damaged lines in blocks.jsonl": 2},
     }
     return Diagnosis(**{**fields, **changes})  # type: ignore[arg-type]

@@ -3,6 +3,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
 import re
 import subprocess
 import sys
@@ -69,6 +70,9 @@ def test_a_report_shows_verdict_findings_figures_tables_and_gaps(make_run, make_
     for finding in diagnosis.findings:
         for text in (finding.summary, finding.cause, *finding.exclusions, finding.advice, finding.next_check):
             assert text in page.words
+    assert f"From engine mismatch: {diagnosis.causes[0].separating_check}" in page.words
+    assert "engine mismatch (drift)" in page.words
+    assert "Not optimiser instability. grad_norm is flat" in page.words
     assert "No rollout log-probabilities were recorded. Set use_vllm=True." in page.words
     assert "torn or damaged lines in blocks.jsonl: 2" in page.words
     assert "Early, middle and late" in page.words
@@ -175,7 +179,7 @@ def test_the_same_run_gives_the_same_bytes_in_every_process() -> None:
     digests = {
         subprocess.run(
             [sys.executable, "-c", program, str(Path(__file__).parent)],
-            env={"PYTHONHASHSEED": seed},
+            env=os.environ | {"PYTHONHASHSEED": seed},
             capture_output=True,
             text=True,
             check=True,

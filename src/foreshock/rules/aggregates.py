@@ -55,9 +55,9 @@ def aggregate_sentence(changes: Mapping[str, Change], since: int) -> str:
     moved = [f"{name} since step {change.since_step}" for name, change in changes.items() if change.moved]
     parts = []
     if still:
-        parts.append(f"{_listed(still)}: no change beyond {SMALLEST_SHARE:.0%} since step {since}")
+        parts.append(f"{listed(still)}: no change beyond {SMALLEST_SHARE:.0%} since step {since}")
     if moved:
-        parts.append(f"moved: {_listed(moved)}")
+        parts.append(f"moved: {listed(moved)}")
     return "; ".join(parts)
 
 
@@ -79,5 +79,6 @@ def _matters(change: Change) -> bool:
     return abs(change.ratio - 1) >= SMALLEST_SHARE
 
 
-def _listed(names: Sequence[str]) -> str:
+def listed(names: Sequence[str]) -> str:
+    """Return ``a, b and c``."""
     return names[0] if len(names) == 1 else ", ".join(names[:-1]) + " and " + names[-1]

@@ -25,3 +25,6 @@ ALL = (
     ENVIRONMENT,
     NUMERICS,
 )
+
+HIDDEN = "hidden tail growth"
+"""The post-tool tail grows while loss, reward, entropy and mean KL, as far as they are logged, do not move."""

@@ -15,6 +15,7 @@ class Finding:
     """One thing that a rule found in a run.
 
     ``steps``: the first and the last optimizer step that it speaks of. ``slice``: the slice it concerns, or "".
+    ``name``: what the failure is called, where it has a name of its own, or "".
     ``evidence``: rows of one table, each a mapping from column to value, in the order in which to show them.
     ``tokens``: a second table, of the tokens that make the tail.
     ``certainty``: how sure the rule is: the rate of false alarms of its level, or that it is a heuristic.
@@ -35,6 +36,7 @@ class Finding:
     exclusions: tuple[str, ...] = ()
     advice: str = ""
     next_check: str = ""
+    name: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the finding as plain values, ready for JSON."""

@@ -26,8 +26,9 @@ from foreshock.batch import POST_TOOL, TEXT_ONLY
 from foreshock.detect.aggregates import Change
 from foreshock.detect.e_process import CRITICAL_STEPS, REFERENCE_BLOCKS, WARNING_STEPS, growth_evidence, threshold
 from foreshock.detect.tail import tail_contrast, tail_level
-from foreshock.rules.aggregates import aggregate_changes, aggregate_sentence, warm_up_steps
+from foreshock.rules.aggregates import aggregate_changes, aggregate_sentence, listed, warm_up_steps
 from foreshock.rules.attribution import attribution_rows, attribution_sentence, largest_tokens
+from foreshock.rules.causes import HIDDEN, SUPPORT_MISMATCH
 from foreshock.rules.finding import CannotJudge, Finding, RuleResult
 from foreshock.run import Block, Run, merge_pair
 from foreshock.sketch import LogRatioSketch
@@ -45,8 +46,6 @@ CRITICAL_GROWTH = 1.5
 
 ENOUGH_BETS = 4
 """Judged blocks after the reference below which silence means nothing."""
-
-CAUSE = "tool-conditioned support mismatch"
 
 
 def check(run: Run) -> RuleResult:
@@ -137,7 +136,8 @@ def _finding(run: Run, tail: _Tail, alarm: int, warm_up: int) -> Finding:
         evidence=_evidence({"baseline": tail.baseline, "latest": tail.recent}, tail.pair),
         tokens=tuple(attribution_rows(tokens)),
         certainty=_certainty(float(tail.evidence.max()), tail.steps_per_block),
-        cause=CAUSE,
+        cause=SUPPORT_MISMATCH,
+        name=HIDDEN if _is_hidden(then) else "",
         exclusions=_exclusions(tail.p99_growth(TEXT_ONLY), then),
         advice=(
             "Keep a checkpoint from before this step. Hold post-tool tokens closer to the reference (a KL weight of "
@@ -214,10 +214,15 @@ def _certainty(evidence: float, steps_per_block: int) -> str:
     )
 
 
+def _is_hidden(changes: dict[str, Change]) -> bool:
+    return bool(changes) and not any(change.moved or change.reason for change in changes.values())
+
+
 def _exclusions(text: float, changes: dict[str, Change]) -> tuple[str, ...]:
     found = []
-    if changes and not any(change.moved or change.reason for change in changes.values()):
-        found.append("Aggregates unchanged at the alarm: the failure is hidden from loss, reward, entropy and mean KL.")
+    if _is_hidden(changes):
+        hidden = f"{HIDDEN[0].upper()}{HIDDEN[1:]}"
+        found.append(f"{hidden}: at the alarm nothing had moved of {listed(list(changes))}, which do not show it.")
     if text < MINIMUM_GROWTH:
         found.append(f"The text-only tail is flat (×{text:.2f}): not the optimiser, which would move both slices.")
     return tuple(found)

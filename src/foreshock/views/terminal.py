@@ -18,14 +18,17 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from foreshock.causes import Cause
 from foreshock.diagnosis import Diagnosis
 from foreshock.rules.finding import CannotJudge, Finding
 from foreshock.views.words import (
     VERDICTS,
     change_words,
     columns_of,
+    excluded_sentence,
     headline,
     is_numeric,
+    separations,
     shown,
     skipped_sentences,
     verdict_sentence,
@@ -37,6 +40,7 @@ STYLES = {
     "note": "bold cyan",
     "warning": "bold yellow",
     "critical": "bold red",
+    "cause": "bold",
 }
 LIVE_LINES = 9
 """Lines of a live finding under its headline."""
@@ -84,7 +88,7 @@ def render_description(described: Mapping[str, Any]) -> RenderableType:
 
 
 def _short(finding: Finding, console: Console) -> RenderableType:
-    where = (f"step {finding.steps[0]}", finding.rule, finding.slice)
+    where = (f"step {finding.steps[0]}", finding.rule, finding.name, finding.slice)
     title = _titled(finding.severity, *filter(None, where))
     title.truncate(_width(console) - BAR_WIDTH, overflow="ellipsis")
     return _marked(finding.severity, Group(title, *_live_lines(finding, console)))
@@ -102,11 +106,15 @@ def render_diagnosis(diagnosis: Diagnosis) -> RenderableType:
     """Return the whole diagnosis for a rich console: verdict, findings, what could not be judged, what was skipped."""
     parts: list[RenderableType] = [verdict_line(diagnosis), Text(verdict_sentence(diagnosis))]
     if diagnosis.causes:
-        parts.append(labelled("Likeliest cause", "; then ".join(diagnosis.causes)))
+        parts.append(labelled("Likeliest cause", "; then ".join(map(str, diagnosis.causes))))
     for name, change in diagnosis.aggregates.items():
         parts.append(labelled(name, change_words(change) + (f": {change.reason}" if change.reason else "")))
     for finding in diagnosis.findings:
         parts += [Text(), _marked(finding.severity, _whole(finding))]
+    for rank, (cause, separation) in enumerate(zip(diagnosis.causes, separations(diagnosis.causes), strict=True), 1):
+        parts += [Text(), _marked("cause", _cause(rank, cause, separation))]
+    if diagnosis.excluded:
+        parts += [Text(), *[labelled("Excluded", excluded_sentence(cause)) for cause in diagnosis.excluded]]
     for gap in diagnosis.cannot_judge:
         parts += [Text(), _marked("cannot_judge", _gap(gap))]
     skipped = skipped_sentences(diagnosis.skipped)
@@ -137,6 +145,14 @@ def _whole(finding: Finding) -> RenderableType:
         if text
     ]
     return Group(*parts)
+
+
+def _cause(rank: int, cause: Cause, separation: str) -> RenderableType:
+    fields = [("For", line) for line in cause.evidence_for] + [("Against", line) for line in cause.evidence_against]
+    if separation:
+        fields.append(("Separate", separation))
+    title = Text.assemble((f"CAUSE {rank}", STYLES["cause"]), f" · {cause}")
+    return Group(title, *[labelled(name, line) for name, line in fields])
 
 
 def _gap(gap: CannotJudge) -> RenderableType:

@@ -7,8 +7,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from foreshock.causes import Cause
 from foreshock.detect.aggregates import Change
 from foreshock.diagnosis import Diagnosis
+from foreshock.rules.aggregates import listed
 from foreshock.rules.finding import SEVERITIES, Finding
 
 VERDICTS = {
@@ -35,7 +37,7 @@ def verdict_sentence(diagnosis: Diagnosis) -> str:
     if diagnosis.verdict == "cannot_judge":
         sentences.append("Nothing alarming was seen, but silence is not health here.")
     if found:
-        sentences.append(f"{_listed(found)}.")
+        sentences.append(f"{listed(found)}.")
     if gaps:
         sentences.append(f"{_counted(gaps, 'question')} could not be judged.")
     return " ".join(sentence[0].upper() + sentence[1:] for sentence in sentences)
@@ -47,8 +49,25 @@ def step_range(first: int, last: int) -> str:
 
 
 def headline(finding: Finding) -> str:
-    """Return rule, slice and steps of a finding, as they stand above its summary."""
-    return " · ".join(part for part in (finding.rule, finding.slice, step_range(*finding.steps)) if part)
+    """Return rule, name, slice and steps of a finding, as they stand above its summary."""
+    return " · ".join(part for part in (finding.rule, finding.name, finding.slice, step_range(*finding.steps)) if part)
+
+
+def separations(causes: Sequence[Cause]) -> list[str]:
+    """Return for each cause what separates it from its strongest rival; "" where a cause before it says the same."""
+    said: set[str] = {""}
+    sentences = []
+    for cause in causes:
+        new = cause.separating_check not in said
+        said.add(cause.separating_check)
+        rival = f"From {cause.rival}: " if cause.rival else ""
+        sentences.append(rival + cause.separating_check if new else "")
+    return sentences
+
+
+def excluded_sentence(cause: Cause) -> str:
+    """Return a cause that the run speaks against, with what does."""
+    return f"Not {cause}. {' '.join(cause.evidence_against)}"
 
 
 def change_words(change: Change) -> str:
@@ -101,10 +120,6 @@ def _number(value: float) -> str:
     else:
         text = f"{value:.2e}"
     return text.replace("-", "−", 1) if value < 0 else text
-
-
-def _listed(parts: Sequence[str]) -> str:
-    return parts[0] if len(parts) == 1 else ", ".join(parts[:-1]) + " and " + parts[-1]
 
 
 def _counted(count: int, noun: str) -> str:

@@ -1,0 +1,136 @@
+"""Signs: what a run shows that speaks for or against a cause, one sentence each.
+
+A sign is a function of :class:`Facts` that returns its sentence, with the numbers that it rests on, or "" when the run
+does not show it or does not hold what it needs. States of series are those of :attr:`foreshock.rules.series.Course
+.direction`: against the run's own level after the warm-up, a move is more than noise and large enough to be seen.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from foreshock.batch import POST_TOOL, SLICES, TEXT_ONLY
+from foreshock.detect.e_process import REFERENCE_BLOCKS
+from foreshock.detect.tail import MINIMUM_TOKENS
+from foreshock.rules.aggregates import listed, settled_blocks
+from foreshock.rules.finding import Finding
+from foreshock.rules.non_finite import KEYS
+from foreshock.rules.series import Course, course
+from foreshock.rules.tail_growth import MINIMUM_GROWTH
+from foreshock.run import Block, Run, merge_pair
+
+
+@dataclass(frozen=True)
+class Facts:
+    """A run and its findings of warning and critical severity."""
+
+    run: Run
+    findings: Sequence[Finding]
+
+    def course(self, key: str) -> Course | None:
+        """Return how a key went after the warm-up, or from the first row on where that leaves too few rows."""
+        return course(self.run, key) or course(self.run, key, warm_up=False)
+
+    @cached_property
+    def tails(self) -> dict[str, float]:
+        """By what factor p99 of |log-ratio| of the judged pair has grown, by slice, from the first blocks after the
+        warm-up to the latest as many. A slice without enough tokens is missing.
+        """
+        pair = self.run.pair
+        if pair is None:
+            return {}
+        blocks = [block for block in settled_blocks(self.run) if pair in block.sketches]
+        if len(blocks) < 2 * REFERENCE_BLOCKS:
+            return {}
+        first, latest = (_p99(part, pair) for part in (blocks[:REFERENCE_BLOCKS], blocks[-REFERENCE_BLOCKS:]))
+        return {name: latest[name] / first[name] for name in SLICES if first.get(name, 0) > 0 and name in latest}
+
+
+Sign = Callable[[Facts], str]
+
+_STATES = {"up": "has risen from {} to {}", "down": "has fallen from {} to {}", "flat": "is flat ({}, then {})"}
+_SLICES = {TEXT_ONLY: "text-only", POST_TOOL: "post-tool"}
+
+
+def went(key: str, state: str, so: str = "", *, unless: str = "", below: float = math.inf) -> Sign:
+    """Return the sign that a logged key went ``up``, ``down`` or stayed ``flat``, and is under ``below`` now.
+
+    ``so``: what follows from it. ``unless``: the rule whose finding says the same, so that it does not count twice.
+    """
+
+    def sign(facts: Facts) -> str:
+        judged = facts.course(key)
+        if judged is None or judged.direction != state or not judged.late_level < below:
+            return ""
+        if any(finding.rule == unless for finding in facts.findings):
+            return ""
+        levels = _STATES[state].format(f"{judged.early_level:.3g}", f"{judged.late_level:.3g}")
+        return _sentence(f"{key} {levels}", so)
+
+    return sign
+
+
+def all_flat(*keys: str, so: str = "") -> Sign:
+    """Return the sign that none of these keys has moved, as far as they are logged."""
+
+    def sign(facts: Facts) -> str:
+        judged = {key: found.direction for key in keys if (found := facts.course(key))}
+        if not judged or set(judged.values()) != {"flat"}:
+            return ""
+        return _sentence(f"{listed(list(judged))} {'is' if len(judged) == 1 else 'are'} flat", so)
+
+    return sign
+
+
+def tails(text_only: str, post_tool: str, so: str = "") -> Sign:
+    """Return the sign of a state of both tails: each ``up`` (p99 of |log-ratio| at least ×1.2), ``flat`` or "" for any.
+
+    The factor is the heuristic of the tail rule, :data:`foreshock.rules.tail_growth.MINIMUM_GROWTH`.
+    """
+    wanted = {TEXT_ONLY: text_only, POST_TOOL: post_tool}
+
+    def sign(facts: Facts) -> str:
+        asked = {name: state for name, state in wanted.items() if state}
+        if any(_tail_state(facts.tails.get(name)) != state for name, state in asked.items()):
+            return ""
+        parts = [
+            f"the {_SLICES[name]} tail {'has grown' if state == 'up' else 'is flat'} (×{facts.tails[name]:.2f})"
+            for name, state in asked.items()
+        ]
+        return _sentence(" and ".join(parts).capitalize(), so)
+
+    return sign
+
+
+def named(name: str, so: str) -> Sign:
+    """Return the sign that a finding has this name."""
+    return lambda facts: so if any(finding.name == name for finding in facts.findings) else ""
+
+
+def all_finite(facts: Facts) -> str:
+    """Say that every logged loss, reward and gradient norm is finite."""
+    logged = [key for key in KEYS if key in facts.run.series]
+    if not logged or not all(np.isfinite(facts.run.series[key].values).all() for key in logged):
+        return ""
+    return _sentence(f"Every value of {listed(logged)} is finite", "")
+
+
+def _p99(blocks: Sequence[Block], pair: str) -> dict[str, float]:
+    merged = merge_pair(blocks, pair)
+    assert merged is not None
+    return {name: merged.quantile(0.99, name).value for name in SLICES if merged.n(name) >= MINIMUM_TOKENS}
+
+
+def _tail_state(growth: float | None) -> str:
+    if growth is None:
+        return "unknown"
+    return "up" if growth >= MINIMUM_GROWTH else "flat" if growth > 1 / MINIMUM_GROWTH else "down"
+
+
+def _sentence(fact: str, so: str) -> str:
+    return fact + (f": {so}." if so else ".")
