@@ -11,7 +11,8 @@ from foreshock.batch import SLICES
 from foreshock.detect.difference import Difference, first_difference
 from foreshock.diagnosis import Diagnosis, diagnose_run
 from foreshock.rules.aggregates import AGGREGATES
-from foreshock.rules.series import Floats, rows_of, segment_rows
+from foreshock.rules.series import Floats, rows_of
+from foreshock.rules.statements import segment_rows
 from foreshock.run import Run, Series
 
 TABLE_KEYS = 6

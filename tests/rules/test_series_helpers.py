@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from foreshock.rules.series import course, direction, held_since, kendall, last_rows, latest, rows_of, segment_rows
+from foreshock.rules.series import course, direction, held_since, highest_stretch, kendall, last_rows, latest, rows_of
+from foreshock.rules.statements import segment_rows, time_sentence
 from foreshock.run import Run
 
 
@@ -88,3 +89,33 @@ def test_segments_are_thirds_of_the_steps_and_keys_that_are_not_logged_have_no_c
         {"segment": "late", "steps": "4–5", "x": 4.5},
     )
     assert segment_rows(Run(), ("x",)) == ()
+
+
+def test_the_time_to_a_bound_is_that_of_the_late_rows():
+    noise = 0.01 * np.random.default_rng(0).normal(size=200)
+    rising = course(logged(0.1 + np.clip(np.arange(200) - 80, 0, None) / 300 + noise), "x")
+    late = rising.late_level
+    assert time_sentence(rising, late + 50 / 300, "half") == "At this rate it reaches half in about 50 steps."
+    assert time_sentence(rising, late + 10, "10") == ""  # not soon
+    assert time_sentence(rising, 0.0, "0") == ""  # the other way
+    assert time_sentence(course(logged(np.ones(100)), "x"), 2.0, "2") == ""
+
+
+def test_the_highest_stretch_is_a_mean_of_so_many_rows():
+    values = np.concatenate([np.zeros(40), np.ones(20), np.zeros(40)])
+    assert highest_stretch(values, 20) == pytest.approx(1.0, abs=0.1)
+    assert highest_stretch(np.array([1.0, 3.0]), 20) == 2.0
+
+
+def test_what_was_computed_is_computed_again_once_a_row_is_added_or_replaced():
+    run = logged(np.zeros(100))
+    assert course(run, "x") is course(run, "x")
+    run.append_scalars(101, {"x": 5.0})
+    assert course(run, "x").values[-1] == 5.0
+    run.append_scalars(101, {"x": 7.0})
+    assert course(run, "x").values[-1] == 7.0
+
+
+def test_a_long_series_is_not_copied():
+    run = logged(np.arange(100.0))
+    assert rows_of(run, "x")[1].base is run.series["x"].values.base

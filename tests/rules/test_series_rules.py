@@ -20,6 +20,7 @@ from foreshock.rules import (
     update_blocked,
     zero_signal,
 )
+from foreshock.rules.finding import RuleResult
 from foreshock.run import Run
 
 LEVELS = {
@@ -68,12 +69,18 @@ def test_stationary_runs_have_no_finding(seed):
     assert [finding for rule in OVER_SERIES for finding in rule.check(run).findings] == []
 
 
+def test_what_was_judged_and_found_in_order_is_said():
+    run = make_run(300)
+    judged = [phrase for rule in OVER_SERIES for phrase in rule.check(run).judged]
+    assert "no KL runaway (kl)" in judged
+    assert "no collapse or explosion of the entropy (entropy)" in judged
+    assert not [phrase for rule in OVER_SERIES for phrase in rule.check(make_run(4)).judged]
+
+
 @pytest.mark.parametrize("rule", OVER_SERIES)
 def test_missing_keys_are_no_finding_and_no_gap(rule):
     for run in (Run(), from_table({"loss": np.ones(100)}), from_table({"kl": np.full(100, math.nan)})):
-        result = rule.check(run)
-        assert result.findings == ()
-        assert result.cannot_judge == ()
+        assert rule.check(run) == RuleResult()
 
 
 numbers = st.floats(width=64) | st.sampled_from([0.0, 1.0, math.nan, math.inf, -math.inf, 1e308, -1e308, 5e-324])

@@ -106,32 +106,40 @@ def _compare(before: NDArray[np.float64], later_steps: NDArray[np.int64], later:
 
 def step_noise(before: NDArray[np.float64], later: NDArray[np.float64]) -> tuple[float, float]:
     """Return the standard deviation of one step, and s / (1 − ρ), which √m divides in the error of a mean."""
-    chunks = [part for series in (before, later) for part in _chunks(series)]
-    centred = sorted((part - part.mean() for part in chunks), key=lambda part: float(part.var()))
-    if len(centred) > 3:
-        centred.pop()  # the chunk that a jump would fall into
-    degrees = sum(part.size - 1 for part in centred)
-    variance = sum(float(part @ part) for part in centred) / degrees
+    values = np.concatenate([before, later])
+    starts = np.concatenate([_chunk_starts(before.size), before.size + _chunk_starts(later.size)])
+    sizes = np.diff(starts, append=values.size)
+    centred = values - np.repeat(np.add.reduceat(values, starts) / sizes, sizes)
+    squares = np.add.reduceat(centred * centred, starts)
+    kept = np.ones(starts.size, dtype=bool)
+    if starts.size > 3:
+        kept[np.argmax(squares / sizes)] = False  # the chunk that a jump would fall into
+    degrees, total = float((sizes[kept] - 1).sum()), float(squares[kept].sum())
+    variance = total / degrees
     if variance <= _ROUNDING**2:
         return 0.0, 0.0
-    products = sum(float(part[1:] @ part[:-1]) for part in centred) / sum(float(part @ part) for part in centred)
+    follows = np.repeat(kept, sizes)
+    follows[starts] = False  # the first value of a chunk has no predecessor
+    now, before_it = centred[follows], centred[np.flatnonzero(follows) - 1]
     # Around a chunk's own mean, the estimate is too low by about (1 + 4 ρ) / length (Kendall, 1954).
-    length = degrees / len(centred) + 1
-    rho = min(max((products + 1 / length) / (1 - 4 / length), 0.0), _LARGEST_AUTOCORRELATION)
-    residuals = [part[1:] - rho * part[:-1] for part in centred]
-    innovation = sum(float(part @ part) for part in residuals) / sum(part.size - 1 for part in residuals)
+    length = degrees / np.count_nonzero(kept) + 1
+    rho = min(max((float(now @ before_it) / total + 1 / length) / (1 - 4 / length), 0.0), _LARGEST_AUTOCORRELATION)
+    residuals = now - rho * before_it
+    innovation = float(residuals @ residuals) / degrees
     return sqrt(innovation / (1 - rho * rho)), sqrt(innovation) / (1 - rho)
 
 
-def _chunks(series: NDArray[np.float64]) -> list[NDArray[np.float64]]:
-    return np.array_split(series, max(1, series.size // _CHUNK))
+def _chunk_starts(size: int) -> NDArray[np.intp]:
+    """Return where chunks of about 20 values begin, their sizes equal to within one."""
+    chunks = max(1, size // _CHUNK)
+    return np.arange(chunks) * size // chunks
 
 
 def _since(steps: NDArray[np.int64], values: NDArray[np.float64], level: float, difference: float) -> int:
     """Return the first step of the last stretch of 10-step windows that all lie over half of the way."""
-    starts = range(0, values.size - _WINDOW + 1, _WINDOW)
-    short = [start for start in starts if (values[start : start + _WINDOW].mean() - level) / difference < 0.5]
-    return int(steps[min(short[-1] + _WINDOW, values.size - 1)]) if short else int(steps[0])
+    windows = values[: values.size // _WINDOW * _WINDOW].reshape(-1, _WINDOW).mean(axis=1)
+    short = np.flatnonzero((windows - level) / difference < 0.5)
+    return int(steps[min((short[-1] + 1) * _WINDOW, values.size - 1)]) if short.size else int(steps[0])
 
 
 def _unjudged(reason: str) -> Change:

@@ -15,8 +15,9 @@ References: Cui et al., "The entropy mechanism of reinforcement learning for rea
 from __future__ import annotations
 
 from foreshock.rules.causes import ENTROPY_COLLAPSE, OPTIMISER
-from foreshock.rules.finding import Finding, RuleResult
-from foreshock.rules.series import Course, course, direction, reward_sentence, segment_rows, sentences
+from foreshock.rules.finding import RuleResult
+from foreshock.rules.series import Course, course, direction
+from foreshock.rules.statements import one_finding, reward_sentence, time_sentence
 from foreshock.run import Run
 
 ID = "entropy-change"
@@ -44,16 +45,15 @@ CERTAINTY = (
 def check(run: Run) -> RuleResult:
     """Compare the late entropy with the early one, and look for a second sign."""
     entropy = course(run, "entropy")
-    if entropy is None or entropy.early_level < SMALLEST or HALF < entropy.growth < DOUBLE:
+    if entropy is None or entropy.early_level < SMALLEST:
         return RuleResult()
     fallen = entropy.growth <= HALF
     middle = ((HALF if fallen else DOUBLE) + 1) / 2 * entropy.early_level
     beyond = entropy.late < middle if fallen else entropy.late > middle
-    if beyond.mean() < 0.9 or entropy.direction == "flat":  # a few rows alone make no collapse
-        return RuleResult()
-    if fallen:
-        return RuleResult((_finding(run, entropy, "fallen", ENTROPY_COLLAPSE, _signs(run)),))
-    return RuleResult((_finding(run, entropy, "risen", OPTIMISER, _signs(run)),))
+    # A few rows alone make no collapse.
+    if HALF < entropy.growth < DOUBLE or beyond.mean() < 0.9 or entropy.direction == "flat":
+        return RuleResult(judged=("no collapse or explosion of the entropy (entropy)",))
+    return _result(run, entropy, ENTROPY_COLLAPSE if fallen else OPTIMISER, _signs(run))
 
 
 def _signs(run: Run) -> tuple[str, ...]:
@@ -73,32 +73,34 @@ def _signs(run: Run) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _finding(run: Run, entropy: Course, verb: str, cause: str, signs: tuple[str, ...]) -> Finding:
+def _result(run: Run, entropy: Course, cause: str, signs: tuple[str, ...]) -> RuleResult:
+    fallen = cause == ENTROPY_COLLAPSE
     far = entropy.growth <= FAR_BELOW or entropy.growth >= FAR_ABOVE
-    severity = "note" if not signs else "critical" if far and direction(run) == "down" else "warning"
     since = entropy.change.since_step or run.last_step
-    alone = "Nothing else went wrong with it, so this may be ordinary learning." if not signs else ""
-    return Finding(
-        rule=ID,
-        severity=severity,
-        steps=(since, run.last_step),
-        summary=sentences(
-            f"The entropy has {verb} from {entropy.early_level:.3g} to {entropy.late_level:.3g} nats "
-            f"(×{entropy.growth:.2f}), over half of the way since step {since}.",
-            f"Beside it: {', '.join(signs)}." if signs else alone,
-            reward_sentence(run),
-        ),
-        evidence=segment_rows(run, EVIDENCE, int(entropy.steps[0])),
+    return one_finding(
+        run,
+        ID,
+        "note" if not signs else "critical" if far and direction(run) == "down" else "warning",
+        since,
+        f"The entropy has {'fallen' if fallen else 'risen'} from {entropy.early_level:.3g} to {entropy.late_level:.3g} "
+        f"nats (×{entropy.growth:.2f}), over half of the way since step {since}.",
+        time_sentence(entropy, 0.0, "0") if fallen else "",
+        f"Beside it: {', '.join(signs)}."
+        if signs
+        else "Nothing else went wrong with it, so this may be ordinary learning.",
+        reward_sentence(run),
+        keys=EVIDENCE,
+        first=int(entropy.steps[0]),
         certainty=CERTAINTY,
-        cause="" if not signs else cause,
+        cause=cause,
         advice=(
             "Raise the sampling temperature or the upper clip bound, add prompts, or go back to an earlier checkpoint."
-            if cause == ENTROPY_COLLAPSE
+            if fallen
             else "Go back to a checkpoint from before this step and lower the learning rate."
         ),
         next_check=(
             "Count distinct completions in a group of the latest step."
-            if cause == ENTROPY_COLLAPSE
+            if fallen
             else "Read five completions of the latest step: are they still language?"
         ),
     )

@@ -57,7 +57,12 @@ class CannotJudge:
 
 @dataclass(frozen=True, slots=True)
 class RuleResult:
-    """Findings of one rule, and what it could not judge."""
+    """Findings of one rule, what it could not judge, and what it looked at and found in order.
+
+    ``judged`` holds short phrases such as ``no KL runaway (kl)``. A rule whose keys are not logged, or not for long
+    enough, leaves all three empty: it says nothing.
+    """
 
     findings: tuple[Finding, ...] = ()
     cannot_judge: tuple[CannotJudge, ...] = ()
+    judged: tuple[str, ...] = ()

@@ -16,8 +16,9 @@ from __future__ import annotations
 import numpy as np
 
 from foreshock.rules.causes import OPTIMISER
-from foreshock.rules.finding import Finding, RuleResult
-from foreshock.rules.series import Course, Floats, course, direction, reward_sentence, segment_rows, sentences
+from foreshock.rules.finding import RuleResult
+from foreshock.rules.series import Course, Floats, course, direction
+from foreshock.rules.statements import heuristic, one_finding, reward_sentence
 from foreshock.run import Run
 
 ID = "gradient-instability"
@@ -33,10 +34,7 @@ STRETCHES = 3
 WARNING, CRITICAL = 3.0, 10.0
 """Growth of the 90th percentile in the least of these stretches (heuristic)."""
 
-CERTAINTY = (
-    "Its levels are heuristics: it warned at any time in 5 of 2,100 simulated healthy runs, all with very rough "
-    "gradients (benchmarks/series_rules.py)."
-)
+CERTAINTY = heuristic(warned=5, where=", all with very rough gradients")
 
 
 def check(run: Run) -> RuleResult:
@@ -48,29 +46,24 @@ def check(run: Run) -> RuleResult:
     recent = _recent(norm)
     growth = float(recent.min()) / early if early > 0 else 0.0
     if not growth >= WARNING or norm.early.min() < 0:
-        return RuleResult()
+        return RuleResult(judged=("no lasting growth of the gradient's tail (grad_norm)",))
     since = int(norm.steps[-recent.size * _rows(norm)])
-    harmed = direction(run) == "down"
-    return RuleResult(
-        (
-            Finding(
-                rule=ID,
-                severity="critical" if growth >= CRITICAL else "warning",
-                steps=(since, run.last_step),
-                summary=sentences(
-                    f"The 90th percentile of grad_norm is at least ×{growth:.1f} its level after the warm-up "
-                    f"({early:.3g}) in each of the last {STRETCHES} stretches of {_rows(norm)} rows, since step "
-                    f"{since}; the largest value was {norm.values.max():.3g}.",
-                    reward_sentence(run),
-                ),
-                evidence=segment_rows(run, ("grad_norm", "reward", "kl", "entropy", "loss"), int(norm.steps[0])),
-                certainty=CERTAINTY,
-                cause=OPTIMISER,
-                exclusions=() if harmed else ("The reward has not fallen: the harm is not there yet.",),
-                advice="Lower the learning rate or max_grad_norm, and keep a checkpoint from before this step.",
-                next_check="Look at the batches with the largest grad_norm: the same prompts, or tokens, each time?",
-            ),
-        )
+    return one_finding(
+        run,
+        ID,
+        "critical" if growth >= CRITICAL else "warning",
+        since,
+        f"The 90th percentile of grad_norm is at least ×{growth:.1f} its level after the warm-up ({early:.3g}) in each "
+        f"of the last {STRETCHES} stretches of {_rows(norm)} rows, since step {since}; the largest value was "
+        f"{norm.values.max():.3g}.",
+        reward_sentence(run),
+        keys=("grad_norm", "reward", "kl", "entropy", "loss"),
+        first=int(norm.steps[0]),
+        certainty=CERTAINTY,
+        cause=OPTIMISER,
+        exclusions=() if direction(run) == "down" else ("The reward has not fallen: the harm is not there yet.",),
+        advice="Lower the learning rate or max_grad_norm, and keep a checkpoint from before this step.",
+        next_check="Look at the batches with the largest grad_norm: the same prompts, or tokens, each time?",
     )
 
 

@@ -17,8 +17,9 @@ from __future__ import annotations
 import numpy as np
 
 from foreshock.rules.causes import OPTIMISER
-from foreshock.rules.finding import Finding, RuleResult
-from foreshock.rules.series import Course, course, direction, reward_sentence, segment_rows, sentences
+from foreshock.rules.finding import RuleResult
+from foreshock.rules.series import Course, course, direction
+from foreshock.rules.statements import heuristic, one_finding, reward_sentence
 from foreshock.run import Run
 
 ID = "kl-runaway"
@@ -32,39 +33,34 @@ LARGE, VERY_LARGE = 0.3, 1.0
 STILL_RISING = 1.75
 """Late level over that of the second quarter: a rise that slows down has less (heuristic)."""
 
-CERTAINTY = (
-    "Its levels are heuristics: it warned at no time in 2,100 simulated healthy runs (benchmarks/series_rules.py)."
-)
+CERTAINTY = heuristic(warned=0)
 
 
 def check(run: Run) -> RuleResult:
     """Compare the late KL with the early one and with the second quarter."""
     kl = course(run, "kl")
-    if kl is None or not kl.growth >= WARNING or not _still_rising(kl) or kl.direction != "up":
+    if kl is None:
         return RuleResult()
+    if not kl.growth >= WARNING or not _still_rising(kl) or kl.direction != "up":
+        return RuleResult(judged=("no KL runaway (kl)",))
     critical = kl.growth >= CRITICAL and kl.late_level >= VERY_LARGE
-    severity = "critical" if critical else "warning" if kl.late_level >= LARGE else "note"
     since = kl.change.since_step or run.last_step
-    return RuleResult(
-        (
-            Finding(
-                rule=ID,
-                severity=severity,
-                steps=(since, run.last_step),
-                summary=sentences(
-                    f"The mean KL to the reference has grown ×{kl.growth:.1f}, from {kl.early_level:.3g} nats per "
-                    f"token after the warm-up to {kl.late_level:.3g} (largest {kl.values.max():.3g}), over half of it "
-                    f"since step {since}, and it is still rising.",
-                    reward_sentence(run),
-                ),
-                evidence=segment_rows(run, ("kl", "reward", "grad_norm", "entropy", "loss"), int(kl.steps[0])),
-                certainty=CERTAINTY,
-                cause="" if severity == "note" else OPTIMISER,
-                exclusions=("The reward still rises: it does not show this yet.",) if direction(run) == "up" else (),
-                advice="Keep a checkpoint from before this step; lower the learning rate or raise beta.",
-                next_check="Evaluate the checkpoints before and after this step on held-out prompts.",
-            ),
-        )
+    return one_finding(
+        run,
+        ID,
+        "critical" if critical else "warning" if kl.late_level >= LARGE else "note",
+        since,
+        f"The mean KL to the reference has grown ×{kl.growth:.1f}, from {kl.early_level:.3g} nats per token after the "
+        f"warm-up to {kl.late_level:.3g} (largest {kl.values.max():.3g}), over half of it since step {since}, and it "
+        "is still rising.",
+        reward_sentence(run),
+        keys=("kl", "reward", "grad_norm", "entropy", "loss"),
+        first=int(kl.steps[0]),
+        certainty=CERTAINTY,
+        cause=OPTIMISER,
+        exclusions=("The reward still rises: it does not show this yet.",) if direction(run) == "up" else (),
+        advice="Keep a checkpoint from before this step; lower the learning rate or raise beta.",
+        next_check="Evaluate the checkpoints before and after this step on held-out prompts.",
     )
 
 

@@ -12,18 +12,12 @@ R1-Zero-like training" (arXiv:2503.20783), for the length bias of the loss.
 
 from __future__ import annotations
 
+import math
+
 from foreshock.rules.causes import LENGTH_COLLAPSE
-from foreshock.rules.finding import Finding, RuleResult
-from foreshock.rules.series import (
-    course,
-    direction,
-    held_since,
-    latest,
-    reward_sentence,
-    rows_of,
-    segment_rows,
-    sentences,
-)
+from foreshock.rules.finding import RuleResult
+from foreshock.rules.series import course, direction, held_since, latest, rows_of
+from foreshock.rules.statements import heuristic, one_finding, reward_sentence, time_sentence
 from foreshock.run import Run
 
 ID = "length-at-cap"
@@ -36,29 +30,28 @@ NEARLY_ALL = 0.9
 RISE, RISEN = 0.25, 0.4
 """A rise by this much to at least this level is a finding (heuristic)."""
 
-CERTAINTY = (
-    "Its levels are heuristics: it warned at no time in 2,100 simulated healthy runs (benchmarks/series_rules.py)."
-)
+CERTAINTY = heuristic(warned=0)
 
 
 def check(run: Run) -> RuleResult:
     """Judge the level from the first logs on, then the trend since the warm-up."""
     _, recent = latest(run, KEY)
-    level = float(recent.mean()) if recent.size else 0.0
+    level = float(recent.mean()) if recent.size else math.nan
     if not 0 <= level <= 1 + 1e-6:
         return RuleResult()
     if level >= NEARLY_ALL:
         steps, values = rows_of(run, KEY)
         since = held_since(steps, values >= NEARLY_ALL)
         what = f"{level:.0%} of the completions are cut off at the length limit in the latest rows, nearly all since "
-        return RuleResult((_finding(run, _severity(direction(run), level), f"{what}step {since}.", since),))
+        return _result(run, level, f"{what}step {since}.", since)
     share = course(run, KEY)
-    if share is None or share.rise < RISE or not RISEN <= share.late.mean() <= 1 or share.direction != "up":
-        return RuleResult()
-    early, late = float(share.early.mean()), float(share.late.mean())
+    late = math.nan if share is None else float(share.late.mean())
+    if share is None or share.rise < RISE or not RISEN <= late <= 1 or share.direction != "up":
+        return RuleResult(judged=(f"completions end before the length limit ({KEY})",))
     since = share.change.since_step or run.last_step
-    what = f"The share of completions cut off at the length limit has risen from {early:.0%} to {late:.0%}"
-    return RuleResult((_finding(run, _severity(direction(run), late), f"{what} since step {since}.", since),))
+    what = f"The share of completions cut off at the length limit has risen from {share.early.mean():.0%} to {late:.0%}"
+    when = time_sentence(share, NEARLY_ALL, f"{NEARLY_ALL:.0%}")
+    return _result(run, late, f"{what} since step {since}.", since, when)
 
 
 def _severity(reward: str, level: float) -> str:
@@ -67,16 +60,21 @@ def _severity(reward: str, level: float) -> str:
     return "critical" if reward == "down" and level >= NEARLY_ALL else "warning"
 
 
-def _finding(run: Run, severity: str, what: str, since: int) -> Finding:
+def _result(run: Run, level: float, what: str, since: int, when: str = "") -> RuleResult:
+    severity = _severity(direction(run), level)
     by_design = "As the reward rises, the limit may be meant so." if severity == "note" else ""
-    return Finding(
-        rule=ID,
-        severity=severity,
-        steps=(since, run.last_step),
-        summary=sentences(what, reward_sentence(run), by_design),
-        evidence=segment_rows(run, (KEY, "completions/mean_length", "reward", "frac_reward_zero_std", "entropy")),
+    return one_finding(
+        run,
+        ID,
+        severity,
+        since,
+        what,
+        when,
+        reward_sentence(run),
+        by_design,
+        keys=(KEY, "completions/mean_length", "reward", "frac_reward_zero_std", "entropy"),
         certainty=CERTAINTY,
-        cause="" if severity == "note" else LENGTH_COLLAPSE,
+        cause=LENGTH_COLLAPSE,
         advice=(
             "Raise max_completion_length, check that the end-of-sequence token of the model is the one that stops "
             "generation, or take a length penalty back that pays for long answers."

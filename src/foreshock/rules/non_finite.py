@@ -41,7 +41,8 @@ def check(run: Run) -> RuleResult:
     """Report the first non-finite tensor or key of a run; critical when the policy, the loss or the gradient is hit."""
     events = sorted(_events(run), key=lambda event: (event[0], event[1]))
     if not events:
-        return RuleResult()
+        judged = tuple(key for key in KEYS if key in run.series)
+        return RuleResult(judged=(f"all values are finite ({', '.join(judged)})",) if judged else ())
     first_step, _, name, count = events[0]
     rows = [{"what": what, "first step": step, "values": int(values)} for step, _, what, values in events]
     hit = {what for _, _, what, _ in events}

@@ -24,8 +24,9 @@ import numpy as np
 
 from foreshock.detect.aggregates import MINIMUM_BASELINE, MINIMUM_RECENT
 from foreshock.rules.causes import REWARD_HACKING
-from foreshock.rules.finding import Finding, RuleResult
-from foreshock.rules.series import Course, Floats, course, kendall, rows_of, segment_rows
+from foreshock.rules.finding import RuleResult
+from foreshock.rules.series import Course, Floats, course, kendall, rows_of
+from foreshock.rules.statements import one_finding
 from foreshock.run import Run
 
 ID = "reward-without-progress"
@@ -76,30 +77,25 @@ def check(run: Run) -> RuleResult:
         *_evaluations(run, proxy),
     ]
     if not behind:
-        return RuleResult()
+        return RuleResult(judged=(f"the other rewards rose with {proxy.key}",) if len(rewards) > 1 else ())
     since, short = proxy.change.since_step or int(proxy.steps[proxy.steps.size // 3]), _is_short(proxy)
-    return RuleResult(
-        (
-            Finding(
-                rule=ID,
-                severity="note" if short else "warning",
-                steps=(since, run.last_step),
-                summary=(
-                    f"Possible reward hacking: {proxy.key} has risen from {proxy.early_level:.3g} to "
-                    f"{proxy.late_level:.3g}, {'' if short else 'over half of it '}since step {since}, while "
-                    + " and ".join(f"{key} {words}" for key, words in behind)
-                    + (f". {proxy.values.size} rows are too few to be sure." if short else ".")
-                ),
-                evidence=segment_rows(run, (proxy.key, *(key for key, _ in behind), "entropy", "kl")),
-                certainty=CERTAINTY,
-                cause=REWARD_HACKING,
-                advice="Do not train on by this reward alone: close the way that it pays for, or weigh the other up.",
-                next_check=(
-                    f"Read the ten completions of the latest step with the highest {proxy.key}: do they solve the "
-                    "task? Evaluate them by a reward that was not trained on."
-                ),
-            ),
-        )
+    return one_finding(
+        run,
+        ID,
+        "note" if short else "warning",
+        since,
+        f"Possible reward hacking: {proxy.key} has risen from {proxy.early_level:.3g} to {proxy.late_level:.3g}, "
+        f"{'' if short else 'over half of it '}since step {since}, while "
+        + " and ".join(f"{key} {words}" for key, words in behind)
+        + (f". {proxy.values.size} rows are too few to be sure." if short else "."),
+        keys=(proxy.key, *(key for key, _ in behind), "entropy", "kl"),
+        certainty=CERTAINTY,
+        cause=REWARD_HACKING,
+        advice="Do not train on by this reward alone: close the way that it pays for, or weigh the other up.",
+        next_check=(
+            f"Read the ten completions of the latest step with the highest {proxy.key}: do they solve the task? "
+            "Evaluate them by a reward that was not trained on."
+        ),
     )
 
 

@@ -1,4 +1,4 @@
-"""What the rules over logged series share: a series in reading order, its early and late level, and evidence tables.
+"""What the rules over logged series share: a series in reading order, and its early and late level.
 
 Everything is relative to the run's own early level, in rows of the log: a row may stand for one step or for a hundred.
 A series that is missing, too short or never finite gives None, and the rule then says nothing.
@@ -7,20 +7,21 @@ A series that is missing, too short or never finite gives None, and the rule the
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from foreshock.detect.aggregates import MINIMUM_BASELINE, MINIMUM_RECENT, Change, series_change
 from foreshock.rules.aggregates import SMALLEST_SHARE, SMALLEST_SHIFT, warm_up_steps
-from foreshock.run import Run
+from foreshock.run import Run, Series
 
 Floats = npt.NDArray[np.float64]
 Steps = npt.NDArray[np.int64]
+T = TypeVar("T")
 
 SHORTEST = 20
 """Rows below which nothing is said of a trend."""
@@ -64,12 +65,12 @@ class Course:
         """Mean of the late rows minus mean of the early ones, in the unit of the key."""
         return float(self.late.mean() - self.early.mean())
 
-    @property
+    @cached_property
     def early_level(self) -> float:
         """Median of the early rows."""
         return float(np.median(self.early))
 
-    @property
+    @cached_property
     def late_level(self) -> float:
         """Median of the late rows."""
         return float(np.median(self.late))
@@ -93,30 +94,61 @@ class Course:
 
 
 def rows_of(run: Run, key: str) -> tuple[Steps, Floats]:
-    """Return the finite rows of a key, ``(n,)`` each; a step that is repeated later supersedes what stood before."""
+    """Return the finite rows of a key, ``(n,)`` each; a step that is repeated later supersedes what stood before.
+
+    Views of the series where nothing has to be left out: a long run is not copied.
+    """
     if key not in run.series:
         return np.empty(0, dtype=np.int64), np.empty(0)
-    steps, values = run.series[key].steps, run.series[key].values
+    return _remembered(run, f"rows of {key}", _stamp(run, key), lambda: _sorted_rows(run.series[key]))
+
+
+def _sorted_rows(series: Series) -> tuple[Steps, Floats]:
+    steps, values = series.steps, series.values
     if steps.size > 1 and not np.all(steps[1:] > steps[:-1]):
         smallest_later = np.minimum.accumulate(steps[::-1])[::-1]
         kept = np.append(steps[:-1] < smallest_later[1:], True)
         steps, values = steps[kept], values[kept]
     finite = np.isfinite(values)
-    return steps[finite], np.clip(values[finite], -LARGEST, LARGEST)
+    if not finite.all():
+        steps, values = steps[finite], values[finite]
+    too_large = values.size and max(values.max(), -values.min()) > LARGEST
+    return steps, np.clip(values, -LARGEST, LARGEST) if too_large else values
+
+
+def _stamp(run: Run, key: str) -> tuple[int, bytes]:
+    """Return what changes whenever a series is appended to."""
+    values = run.series[key].values
+    return values.size, values[-1:].tobytes()
+
+
+def _remembered(run: Run, name: str, stamp: object, compute: Callable[[], T]) -> T:
+    """Compute something once for all rules, and again only when its stamp differs."""
+    known = run.derived.get(name)
+    if known is None or known[0] != stamp:
+        known = run.derived[name] = (stamp, compute())
+    found: T = known[1]
+    return found
 
 
 def course(run: Run, key: str, *, warm_up: bool = True) -> Course | None:
     """Return how a key went after the warm-up, or from the first row on; None below 40 rows (20 without warm-up)."""
-    steps, values = rows_of(run, key)
-    if warm_up:
-        settled = steps > warm_up_steps(run) + _full_rate_step(run)
-        steps, values = steps[settled], values[settled]
+    if key not in run.series:
+        return None
+    after = warm_up_steps(run) + _full_rate_step(run) if warm_up else None
+    name = f"course of {key}" + (" after the warm-up" if warm_up else "")
+    return _remembered(run, name, (_stamp(run, key), after), lambda: _course(key, *rows_of(run, key), after))
+
+
+def _course(key: str, steps: Steps, values: Floats, after: int | None) -> Course | None:
+    start = 0 if after is None else int(np.searchsorted(steps, after, side="right"))
+    steps, values = steps[start:], values[start:]
     if steps.size >= MINIMUM_BASELINE + MINIMUM_RECENT:
         # An eighth, not a quarter: what grows from the start is to be compared with its start.
         count = max(MINIMUM_BASELINE, steps.size // 8)
         recent = max(MINIMUM_RECENT, (steps.size - count) // 4)
         return Course(key, steps, values, values[:count], values[-recent:])
-    if warm_up or steps.size < SHORTEST:
+    if after is not None or steps.size < SHORTEST:
         return None
     third = steps.size // 3
     return Course(key, steps, values, values[:third], values[-third:])
@@ -139,21 +171,12 @@ def direction(run: Run, key: str = "reward") -> str:
 
     A move since the warm-up counts first; without one, a move since the first row.
     """
-    judged = _decisive(run, key)
+    judged = decisive(run, key)
     return "" if judged is None else judged.direction
 
 
-def reward_sentence(run: Run) -> str:
-    """Say what the reward did meanwhile; "" when it cannot be judged."""
-    judged = _decisive(run, "reward")
-    if judged is None:
-        return ""
-    words = {"up": "has risen", "down": "has fallen", "flat": "has not moved"}[judged.direction]
-    levels = f"{judged.early_level:.3g} at steps {judged.steps[0]}–{judged.steps[judged.early.size - 1]}"
-    return f"The reward {words} meanwhile ({levels}, {judged.late_level:.3g} in the last rows)."
-
-
-def _decisive(run: Run, key: str) -> Course | None:
+def decisive(run: Run, key: str) -> Course | None:
+    """Return the course since the warm-up where that moved, and else the one since the first row."""
     settled = course(run, key)
     return settled if settled is not None and settled.direction != "flat" else course(run, key, warm_up=False)
 
@@ -183,27 +206,6 @@ def held_since(steps: Steps, state: npt.NDArray[np.bool_]) -> int:
     return int(steps[::-1][holding[-1]]) if holding.size else int(steps[-1])
 
 
-def segment_rows(run: Run, keys: Iterable[str], first: int = 0) -> tuple[dict[str, Any], ...]:
-    """Return the mean of each logged key over the early, middle and late third of the steps from ``first`` on."""
-    columns = {key: rows_of(run, key) for key in keys}
-    columns = {key: (steps[steps >= first], values[steps >= first]) for key, (steps, values) in columns.items()}
-    logged = [steps for steps, _ in columns.values() if steps.size]
-    if not logged:
-        return ()
-    start, end = min(int(steps[0]) for steps in logged), max(int(steps[-1]) for steps in logged)
-    third = (end - start + 1) / 3
-    table = []
-    for number, name in enumerate(("early", "middle", "late")):
-        low, high = start + round(number * third), start + round((number + 1) * third) - 1
-        row: dict[str, Any] = {"segment": name, "steps": f"{low}–{high}"}
-        for key, (steps, values) in columns.items():
-            inside = values[(steps >= low) & (steps <= high)]
-            if steps.size:
-                row[key] = float(inside.mean()) if inside.size else math.nan
-        table.append(row)
-    return tuple(table)
-
-
 def kendall(values: Floats) -> float:
     """Return Kendall's rank correlation of a short series with its order, in standard errors (Mann, 1945).
 
@@ -214,9 +216,11 @@ def kendall(values: Floats) -> float:
     return rank_sum / math.sqrt(n * (n - 1) * (2 * n + 5) / 18) if n > 1 else 0.0
 
 
-def sentences(*parts: str) -> str:
-    """Join the sentences that are there."""
-    return " ".join(filter(None, parts))
+def highest_stretch(values: Floats, rows: int) -> float:
+    """Return the highest mean over stretches of about so many rows."""
+    stretches = max(1, values.size // rows)
+    starts = np.arange(stretches) * values.size // stretches
+    return float((np.add.reduceat(values, starts) / np.diff(starts, append=values.size)).max())
 
 
 def _matters(change: Change) -> bool:

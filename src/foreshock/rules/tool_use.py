@@ -14,8 +14,9 @@ from __future__ import annotations
 import numpy as np
 
 from foreshock.rules.causes import TOOL_USE_COLLAPSE
-from foreshock.rules.finding import Finding, RuleResult
-from foreshock.rules.series import course, direction, reward_sentence, segment_rows, sentences
+from foreshock.rules.finding import RuleResult
+from foreshock.rules.series import Floats, course, direction, highest_stretch
+from foreshock.rules.statements import heuristic, one_finding, reward_sentence
 from foreshock.run import Run
 
 ID = "tool-use-collapse"
@@ -30,9 +31,7 @@ WARNING, CRITICAL = 0.2, 0.05
 
 STRETCH = 20
 
-CERTAINTY = (
-    "Its levels are heuristics: it warned at no time in 2,100 simulated healthy runs (benchmarks/series_rules.py)."
-)
+CERTAINTY = heuristic(warned=0)
 
 
 def check(run: Run) -> RuleResult:
@@ -40,39 +39,31 @@ def check(run: Run) -> RuleResult:
     calls = course(run, KEY, warm_up=False)
     if calls is None or calls.values.min() < 0:
         return RuleResult()
-    peak = max(float(part.mean()) for part in np.array_split(calls.values, max(1, calls.values.size // STRETCH)))
+    peak = highest_stretch(calls.values, STRETCH)
     late = float(calls.values[-STRETCH:].mean())
     if peak < NON_TRIVIAL or late > WARNING * peak:
-        return RuleResult()
+        return RuleResult(judged=(f"tools are still called ({KEY})",) if peak >= NON_TRIVIAL else ())
     since = int(calls.steps[_last_above(calls.values, peak / 2)])
     critical = late <= CRITICAL * peak and direction(run) != "up"
-    return RuleResult(
-        (
-            Finding(
-                rule=ID,
-                severity="critical" if critical else "warning",
-                steps=(since, run.last_step),
-                summary=sentences(
-                    f"Tool calls per completion have fallen from {peak:.2g} to {late:.2g}, and stay under half since "
-                    f"step {since}.",
-                    reward_sentence(run),
-                ),
-                evidence=segment_rows(
-                    run, (KEY, "tools/failure_frequency", "reward", "completions/mean_length", "grad_norm")
-                ),
-                certainty=CERTAINTY,
-                cause=TOOL_USE_COLLAPSE,
-                advice=(
-                    "Look at whether calls that failed, or long results, were punished; reward or require a call where "
-                    "the task needs one."
-                ),
-                next_check="Give ten prompts that need a tool to the latest checkpoint, and read the first answer.",
-            ),
-        )
+    return one_finding(
+        run,
+        ID,
+        "critical" if critical else "warning",
+        since,
+        f"Tool calls per completion have fallen from {peak:.2g} to {late:.2g}, and stay under half since step {since}.",
+        reward_sentence(run),
+        keys=(KEY, "tools/failure_frequency", "reward", "completions/mean_length", "grad_norm"),
+        certainty=CERTAINTY,
+        cause=TOOL_USE_COLLAPSE,
+        advice=(
+            "Look at whether calls that failed, or long results, were punished; reward or require a call where the "
+            "task needs one."
+        ),
+        next_check="Give ten prompts that need a tool to the latest checkpoint, and read the first answer.",
     )
 
 
-def _last_above(values: np.ndarray[tuple[int], np.dtype[np.float64]], level: float) -> int:
+def _last_above(values: Floats, level: float) -> int:
     """Return the place of the last value above a level."""
     above = np.flatnonzero(values > level)
     return int(above[-1]) if above.size else 0

@@ -15,8 +15,9 @@ from __future__ import annotations
 import numpy as np
 
 from foreshock.rules.causes import NUMERICS
-from foreshock.rules.finding import Finding, RuleResult
-from foreshock.rules.series import held_since, latest, rows_of, segment_rows
+from foreshock.rules.finding import RuleResult
+from foreshock.rules.series import held_since, latest, rows_of
+from foreshock.rules.statements import one_finding
 from foreshock.run import Run
 
 ID = "update-blocked"
@@ -36,33 +37,30 @@ def check(run: Run) -> RuleResult:
     _, spread = latest(run, "reward_std")
     _, equal = latest(run, "frac_reward_zero_std")
     _, reward = latest(run, "reward")
-    if not norm.size or norm.any() or not spread.size or (equal.size and equal.mean() >= 0.9):
+    if not norm.size or not spread.size or (equal.size and equal.mean() >= 0.9):
         return RuleResult()
     scale = float(np.abs(reward).mean()) if reward.size else 0.0
+    if norm.any():
+        return RuleResult(judged=("the learning signal leads to a gradient (reward_std, grad_norm)",))
     if not spread.min() > SPREAD * scale:
         return RuleResult()
     steps, norms = rows_of(run, "grad_norm")
     since = held_since(steps, norms == 0)
     rows = int(np.count_nonzero(steps >= since))
-    return RuleResult(
-        (
-            Finding(
-                rule=ID,
-                severity="critical" if rows >= LONG else "warning",
-                steps=(since, run.last_step),
-                summary=(
-                    f"grad_norm is exactly 0 in the last {recent.size} rows, and nearly always since step {since}, "
-                    f"while reward_std is {spread.mean():.3g}: there is something to learn, and no update."
-                ),
-                evidence=segment_rows(run, EVIDENCE),
-                certainty="Counted, not estimated: a gradient of exactly zero is no noise.",
-                cause=NUMERICS,
-                exclusions=("The rewards inside groups differ: it is not a zero learning signal.",),
-                advice=(
-                    "Check that some parameters require gradients, that the response mask is not empty, that "
-                    "importance-sampling masks do not drop every sequence, and that the loss is not scaled to zero."
-                ),
-                next_check="Take one batch by hand: the sum of the response mask, the loss, one parameter's gradient.",
-            ),
-        )
+    return one_finding(
+        run,
+        ID,
+        "critical" if rows >= LONG else "warning",
+        since,
+        f"grad_norm is exactly 0 in the last {recent.size} rows, and nearly always since step {since}, while "
+        f"reward_std is {spread.mean():.3g}: there is something to learn, and no update.",
+        keys=EVIDENCE,
+        certainty="Counted, not estimated: a gradient of exactly zero is no noise.",
+        cause=NUMERICS,
+        exclusions=("The rewards inside groups differ: it is not a zero learning signal.",),
+        advice=(
+            "Check that some parameters require gradients, that the response mask is not empty, that "
+            "importance-sampling masks do not drop every sequence, and that the loss is not scaled to zero."
+        ),
+        next_check="Take one batch by hand: the sum of the response mask, the loss, one parameter's gradient.",
     )

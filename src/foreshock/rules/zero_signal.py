@@ -17,7 +17,7 @@ from __future__ import annotations
 import numpy as np
 
 from foreshock.rules.causes import ZERO_SIGNAL
-from foreshock.rules.finding import Finding, RuleResult
+from foreshock.rules.finding import RuleResult
 from foreshock.rules.series import (
     FIRST_ROWS,
     FIRST_STEPS,
@@ -28,11 +28,9 @@ from foreshock.rules.series import (
     held_since,
     last_rows,
     latest,
-    reward_sentence,
     rows_of,
-    segment_rows,
-    sentences,
 )
+from foreshock.rules.statements import one_finding, reward_sentence, time_sentence
 from foreshock.run import Run
 
 ID = "zero-learning-signal"
@@ -73,8 +71,9 @@ def check(run: Run) -> RuleResult:
     _, recent = last_rows(run, steps, share, FEW_GROUPS if single else FIRST_STEPS)
     level = float(recent.mean()) if recent.size else 0.0
     if (NEARLY_ALL if single else MOST) <= level <= 1.0 + 1e-6:
-        return RuleResult((_level_finding(run, level, steps, share),))
-    return _trend(run)
+        return _level_result(run, level, steps, share)
+    judged = RuleResult(judged=(f"groups differ in their rewards ({SHARE if SHARE in run.series else STD})",))
+    return _trend(run) or (judged if recent.size else RuleResult())
 
 
 def _equal_groups(run: Run) -> tuple[Steps, Floats]:
@@ -88,24 +87,22 @@ def _equal_groups(run: Run) -> tuple[Steps, Floats]:
     return steps, (np.abs(spread) <= NO_SPREAD * scale).astype(np.float64)
 
 
-def _level_finding(run: Run, level: float, steps: Steps, share: Floats) -> Finding:
+def _level_result(run: Run, level: float, steps: Steps, share: Floats) -> RuleResult:
     since = held_since(steps, share >= MOST)
     solved = since > steps[FIRST_ROWS - 1] and direction(run) == "up"
-    severity = "note" if solved else "critical" if level >= NEARLY_ALL else "warning"
-    what = f"{level:.1%} of the groups have equal rewards in the latest rows, and nearly all since step {since}"
-    consequence = (
+    return one_finding(
+        run,
+        ID,
+        "note" if solved else "critical" if level >= NEARLY_ALL else "warning",
+        since,
+        f"{level:.1%} of the groups have equal rewards in the latest rows, and nearly all since step {since}.",
         "The reward rose before that: the task may be solved, and more steps add nothing."
         if solved
-        else "Their advantages are zero, so these steps teach nothing, whatever the mean reward says."
-    )
-    return Finding(
-        rule=ID,
-        severity=severity,
-        steps=(since, run.last_step),
-        summary=sentences(f"{what}.", consequence, _dead_sentence(run)),
-        evidence=segment_rows(run, EVIDENCE),
+        else "Their advantages are zero, so these steps teach nothing, whatever the mean reward says.",
+        _dead_sentence(run),
+        keys=EVIDENCE,
         certainty=CERTAINTY,
-        cause="" if solved else ZERO_SIGNAL,
+        cause=ZERO_SIGNAL,
         exclusions=_exclusions(run),
         advice=(
             "Stop and look at the rewards of single completions. Use prompts of medium difficulty, a reward that "
@@ -130,31 +127,27 @@ def _exclusions(run: Run) -> tuple[str, ...]:
     return (f"Only {clipped.mean():.0%} of the completions are cut off: the length limit is not the cause.",)
 
 
-def _trend(run: Run) -> RuleResult:
+def _trend(run: Run) -> RuleResult | None:
     share = course(run, SHARE)
     if share is None or share.rise < RISE or not RISEN <= share.late.mean() <= 1 or share.direction != "up":
-        return RuleResult()
+        return None
     level, reward = float(share.late.mean()), direction(run)
     stuck = reward == "flat" and share.rise >= LARGE_RISE and level >= LARGELY_RISEN
     if not (stuck or reward == "down"):
-        return RuleResult()
+        return None
     since = share.change.since_step or run.last_step
-    return RuleResult(
-        (
-            Finding(
-                rule=ID,
-                severity="warning",
-                steps=(since, run.last_step),
-                summary=sentences(
-                    f"The share of groups with equal rewards has risen from {share.early.mean():.0%} to {level:.0%} "
-                    f"since step {since}, and not because the task is being solved.",
-                    reward_sentence(run),
-                ),
-                evidence=segment_rows(run, EVIDENCE),
-                certainty=CERTAINTY,
-                cause=ZERO_SIGNAL,
-                advice="Look for mode collapse: completions that became alike, or all of them cut off at the limit.",
-                next_check=NEXT_CHECK,
-            ),
-        )
+    return one_finding(
+        run,
+        ID,
+        "warning",
+        since,
+        f"The share of groups with equal rewards has risen from {share.early.mean():.0%} to {level:.0%} since step "
+        f"{since}, and not because the task is being solved.",
+        time_sentence(share, NEARLY_ALL, f"{NEARLY_ALL:.0%}"),
+        reward_sentence(run),
+        keys=EVIDENCE,
+        certainty=CERTAINTY,
+        cause=ZERO_SIGNAL,
+        advice="Look for mode collapse: completions that became alike, or all of them cut off at the limit.",
+        next_check=NEXT_CHECK,
     )

@@ -30,6 +30,8 @@ class Run:
     blocks: list[Block] = field(default_factory=list)
     notices: dict[str, str] = field(default_factory=dict)
     skipped: Counter[str] = field(default_factory=Counter)
+    derived: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
+    """What rules computed of the series so far, by name, so that several rules share it."""
 
     def append_scalars(self, step: int, values: Mapping[str, Any]) -> None:
         """Add one logged row; values that are not numbers are counted, not kept."""
