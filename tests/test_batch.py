@@ -46,3 +46,5 @@ def test_tensors_that_are_not_aligned_are_named():
     response, observation = masks(["rrr"], np.array)
     with pytest.raises(LayoutError, match=r"policy has shape \(1, 2\), but response_mask has shape \(1, 3\)"):
         TokenBatch(response, observation, {"policy": np.zeros((1, 2))})
+    with pytest.raises(LayoutError, match=r"tools has 2 rows, but response_mask has 1"):
+        TokenBatch(response, observation, tools=np.zeros((2, 3), int))

@@ -35,9 +35,11 @@ class TokenBatch:
     ``prompt_has_observation``: shape ``(B,)``, 1 where the prompt already holds a tool result.
     ``token_ids``: ids of the tokens, ``(B, T)``, only needed to name the tokens that make a tail.
     ``user_slices``: slice ids that the user gave, ``(B, T)`` of integers, −1 for "in no slice of mine".
+    ``tools``: numbers of tools, ``(B, 1 + K)`` of integers, only needed to name the tools behind a tail: of the last
+    tool result in the prompt, then of the last one in each stretch of observation tokens; −1 where it is not known.
 
     Raises:
-        LayoutError: two tensors do not have the same shape.
+        LayoutError: two tensors do not have the same shape, or not the same number of rows.
     """
 
     response_mask: Array
@@ -46,6 +48,7 @@ class TokenBatch:
     prompt_has_observation: Array | None = None
     token_ids: Array | None = None
     user_slices: Array | None = None
+    tools: Array | None = None
 
     def __post_init__(self) -> None:
         shape = tuple(self.response_mask.shape)
@@ -60,6 +63,11 @@ class TokenBatch:
                 raise LayoutError(
                     f"{name} has shape {tuple(tensor.shape)}, but response_mask has shape {shape}. "
                     "Pass tensors that are aligned token by token, (B, T)."
+                )
+        for name, tensor in {"prompt_has_observation": self.prompt_has_observation, "tools": self.tools}.items():
+            if tensor is not None and tensor.shape[0] != shape[0]:
+                raise LayoutError(
+                    f"{name} has {tensor.shape[0]} rows, but response_mask has {shape[0]}. Pass one row a completion."
                 )
 
     def slice_ids(self) -> Array:

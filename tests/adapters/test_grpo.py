@@ -9,7 +9,7 @@ from transformers import AutoModelForCausalLM
 from trl import GRPOTrainer
 
 import foreshock
-from foreshock.adapters.trl.grpo import prompt_has_observation
+from foreshock.adapters.trl.grpo import NO_SUCH_TOOL, prompt_has_observation, tool_names, tool_numbers
 from foreshock.adapters.trl.probe import PROBE_SHARE
 from foreshock.run import read_run_directory
 
@@ -260,3 +260,34 @@ def test_tokens_can_be_sliced_by_their_probability(make_trainer, tmp_path):
     assert sum(sketch.n(name) for name in ("rare", "middle", "likely")) == tokens
     assert sketch.n("likely") > 0
     assert sketch.alpha().value == pytest.approx(len(trainer.seen["post_tool"]) / tokens)
+
+
+def result(name):
+    return {"role": "tool", "name": name, "content": ""}
+
+
+def test_the_tool_behind_each_stretch_of_results_is_read_from_the_messages():
+    names = ("search", "add", NO_SUCH_TOOL)
+    turn = {"role": "assistant", "content": ""}
+    completions = [
+        [turn, result("search"), result("add"), turn, result("search")],
+        [turn, result("invented"), turn, {"role": "tool", "content": "no name"}, turn],
+        [turn],
+    ]
+    prompts = [TOOL_PROMPT[:1], [*TOOL_PROMPT[:2], result("add")], [result("of another time"), turn]]
+    assert tool_numbers(prompts, completions, names) == [[-1, 1, 0], [1, 2, -1], [-1, -1, -1]]
+    assert tool_numbers(["text"] * 2, ["text", None], names) == []
+
+
+@pytest.mark.parametrize("environment", [False, True])
+def test_the_tool_of_the_largest_tokens_is_named(make_trainer, tmp_path, environment):
+    options = {"tools": False, "environment_factory": Shop} if environment else {}
+    trainer = make_trainer(**options, beta=0.05, gradient_accumulation_steps=2, steps_per_generation=2)
+    assert tool_names(trainer) == ("lookup", NO_SUCH_TOOL)
+    foreshock.watch(trainer, run_dir=tmp_path / "run")
+    trainer.train()
+    top = [block.top for block in read_run_directory(tmp_path / "run").blocks]
+    after = [token for block in top for token in block["post_tool"]]
+    assert len(after) > 5
+    assert {token.tool for token in after} == {"lookup"}
+    assert {token.tool for block in top for token in block["text_only"]} == {""}

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
 
-from foreshock.adapters.trl.grpo import POLICY_KEY, PROMPT_KEY, token_batch
+from foreshock.adapters.trl.grpo import POLICY_KEY, PROMPT_KEY, TOOLS_KEY, token_batch
 from foreshock.batch import PAIRS
 from foreshock.live.monitor import Monitor, MonitorConfig
 from foreshock.run import Run
@@ -20,7 +20,8 @@ def micro_batch(rows, length):
     }
     logs = [f"{name}_per_token_logps" for name in ("old", "ref", "sampling")]
     floats = {name: fake(rows, length) for name in logs}
-    return {**integers, **floats, "advantages": fake(rows), PROMPT_KEY: fake(rows, dtype=torch.bool)}
+    extras = {PROMPT_KEY: fake(rows, dtype=torch.bool), TOOLS_KEY: fake(rows, 3, dtype=torch.int64)}
+    return {**integers, **floats, **extras, "advantages": fake(rows)}
 
 
 def unguarded(monitor):

@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 from foreshock.batch import SLICES, TokenBatch
 from foreshock.live.top_tokens import KEPT, TopTokens, unpack
 
+NAMES = ("search", "calculator")
+
 
 def make_batch(rows, length, seed):
     generator = torch.Generator().manual_seed(seed)
@@ -19,7 +21,8 @@ def make_batch(rows, length, seed):
     log_ratio = torch.randn(rows, length, generator=generator)
     log_ratio[torch.rand(rows, length, generator=generator) < 0.05] = torch.nan
     log_ratio[torch.rand(rows, length, generator=generator) < 0.02] = -torch.inf
-    return TokenBatch(response, observation, token_ids=ids), log_ratio
+    tools = torch.randint(-1, len(NAMES), (rows, 3), generator=generator)
+    return TokenBatch(response, observation, token_ids=ids, tools=tools), log_ratio
 
 
 def by_hand(batch, log_ratio, step):
@@ -40,7 +43,11 @@ def by_hand(batch, log_ratio, step):
             value = float(log_ratio[row, column])
             if value == value and abs(value) != float("inf") and abs(value) > abs(best.get(name, (0.0,))[0]):
                 previous = int(batch.token_ids[row, column - 1]) if column else -1
-                best[name] = (value, step, turn, position, int(batch.token_ids[row, column]), previous)
+                tool = int(batch.tools[row, turn]) if turn < 3 else -1
+                best[name] = (
+                    value, step, turn, position, int(batch.token_ids[row, column]), previous,
+                    NAMES[tool] if tool >= 0 else "",
+                )  # fmt: skip
             position += 1
         for name, token in best.items():
             found[name].append(token)
@@ -57,11 +64,11 @@ def test_the_largest_token_of_every_row_competes(rows, length, batches, seed):
         top.update(batch, log_ratio, batch.slice_ids(), batch.response_mask != 0, number)
         for name, tokens in by_hand(batch, log_ratio, 7 + number).items():
             expected[name] += tokens
-    found = unpack(top.pack().numpy(), first_step=7, world_size=1)
+    found = unpack(top.pack().numpy(), first_step=7, world_size=1, tools=NAMES)
     for name in SLICES:
         best = sorted(expected[name], key=lambda token: -abs(token[0]))[:KEPT]
         got = [
-            (token.log_ratio, token.step, token.turn, token.position, token.token, token.previous)
+            (token.log_ratio, token.step, token.turn, token.position, token.token, token.previous, token.tool)
             for token in found[name]
         ]
         assert got == best
@@ -88,3 +95,12 @@ def test_a_batch_without_a_usable_token_leaves_nothing(value):
     top = TopTokens(torch.device("cpu"), rank=0, world_size=1)
     top.update(batch, torch.full_like(log_ratio, value), batch.slice_ids(), batch.response_mask != 0, 0)
     assert unpack(top.pack().numpy(), 1, 1) == dict.fromkeys(SLICES, ())
+
+
+def test_without_tools_no_tool_is_named():
+    batch, log_ratio = make_batch(4, 6, seed=1)
+    batch = TokenBatch(batch.response_mask, batch.observation_mask, token_ids=batch.token_ids)
+    top = TopTokens(torch.device("cpu"), rank=0, world_size=1)
+    top.update(batch, log_ratio, batch.slice_ids(), batch.response_mask != 0, 0)
+    found = [token for tokens in unpack(top.pack().numpy(), 1, 1, tools=NAMES).values() for token in tokens]
+    assert {token.tool for token in found} == {""}

@@ -50,6 +50,7 @@ class MonitorConfig:
     ``pairs`` are all pairs that could appear, ``slices`` the built-in slices and then the user's. ``stop_on`` is the
     severity at which training is asked to stop, or None. ``on_finding`` is called on rank 0 with every new finding.
     ``on_notice`` is called on rank 0 with what turns out to be unwatchable. ``decode`` gives the text of a token id.
+    ``tools`` are the names behind the numbers of :attr:`TokenBatch.tools`, the same on every worker.
     """
 
     pairs: tuple[str, ...]
@@ -59,6 +60,7 @@ class MonitorConfig:
     on_finding: Callable[[Finding], None] | None = None
     on_notice: Callable[[Mapping[str, str]], None] | None = None
     decode: Callable[[int], str] | None = None
+    tools: tuple[str, ...] = ()
 
 
 class Monitor:
@@ -289,7 +291,7 @@ class Monitor:
         sketches = unpack(sums, self.config.pairs, self.config.slices, self._world_size)
         seen = {pair: sketch for pair, sketch in sketches.items() if _has_tokens(sketch)}
         index = self.run.blocks[-1].index + 1 if self.run.blocks else 0
-        tokens = top_tokens.unpack(top, first_step, self._world_size, self.config.decode)
+        tokens = top_tokens.unpack(top, first_step, self._world_size, self.config.decode, self.config.tools)
         block = Block(index, first_step, last_step, EncodedSketches.of(seen), self._world_size, counts, tokens)
         self.run.blocks.append(block)
         self._refresh_metrics()

@@ -6,7 +6,7 @@ fill the list; of all candidates of a block the largest :data:`KEPT` a slice and
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,7 @@ from foreshock.run import TopToken
 KEPT = 16
 """Tokens kept per slice, worker and block."""
 
-FIELDS = ("log_ratio", "step", "turn", "position", "token", "previous")
+FIELDS = ("log_ratio", "step", "turn", "position", "token", "previous", "tool")
 
 Decode = Callable[[int], str]
 
@@ -73,23 +73,31 @@ class TopTokens:
 
 
 def unpack(
-    vector: npt.NDArray[np.float64], first_step: int, world_size: int, decode: Decode | None = None
+    vector: npt.NDArray[np.float64],
+    first_step: int,
+    world_size: int,
+    decode: Decode | None = None,
+    tools: Sequence[str] = (),
 ) -> dict[str, tuple[TopToken, ...]]:
-    """Return the largest tokens of all workers by slice, largest first, at most :data:`KEPT` each."""
+    """Return the largest tokens of all workers by slice, largest first, at most :data:`KEPT` each.
+
+    ``tools`` are the names behind the numbers of :attr:`TokenBatch.tools`.
+    """
     tables = vector.reshape(world_size, len(SLICES), KEPT, len(FIELDS))
     found = {}
     for index, name in enumerate(SLICES):
         rows = tables[:, index].reshape(-1, len(FIELDS))
         rows = rows[rows[:, 0] != 0]
         rows = rows[np.argsort(-np.abs(rows[:, 0]), kind="stable")][:KEPT]
-        found[name] = tuple(_top_token(row, first_step, decode) for row in rows.tolist())
+        found[name] = tuple(_top_token(row, first_step, decode, tools) for row in rows.tolist())
     return found
 
 
-def _top_token(row: list[float], first_step: int, decode: Decode | None) -> TopToken:
-    step, turn, position, token, previous = map(int, row[1:])
-    texts = [decode(number) if decode is not None and number >= 0 else "" for number in (token, previous)]
-    return TopToken(row[0], first_step + step, turn, position, token, previous, *texts)
+def _top_token(row: list[float], first_step: int, decode: Decode | None, tools: Sequence[str]) -> TopToken:
+    step, turn, position, token, previous, tool = map(int, row[1:])
+    text, before = (decode(number) if decode is not None and number >= 0 else "" for number in (token, previous))
+    name = tools[tool] if 0 <= tool < len(tools) else ""
+    return TopToken(row[0], first_step + step, turn, position, token, previous, text, before, name)
 
 
 def _describe(
@@ -100,7 +108,7 @@ def _describe(
     column: torch.Tensor,
     step_in_block: int,
 ) -> torch.Tensor:
-    """Return :data:`FIELDS` of one token in each of some rows, ``(R, 6)``, from its row and column ``(R,)``."""
+    """Return :data:`FIELDS` of one token in each of some rows, ``(R, 7)``, from its row and column ``(R,)``."""
     ids, log_ratio = ids.index_select(0, rows), log_ratio.index_select(0, rows)
     observation = batch.observation_mask.index_select(0, rows) != 0
     response = batch.response_mask.index_select(0, rows) != 0
@@ -119,5 +127,16 @@ def _describe(
         position,
         ids.gather(1, at).squeeze(1),
         previous,
+        _tool_behind(batch, rows, turn),
     )
     return torch.stack([part.double() for part in parts], dim=1)
+
+
+def _tool_behind(batch: TokenBatch, rows: torch.Tensor, turn: torch.Tensor) -> torch.Tensor:
+    """Return the number of the tool whose result is the last one before each token, ``(R,)``; −1 when not known."""
+    if batch.tools is None:
+        return torch.full_like(turn, -1)
+    tools = batch.tools.index_select(0, rows)
+    last = tools.shape[1] - 1
+    found = tools.gather(1, turn.clamp(max=last).unsqueeze(1)).squeeze(1)
+    return torch.where(turn <= last, found, -1)

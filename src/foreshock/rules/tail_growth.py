@@ -27,7 +27,7 @@ from foreshock.detect.aggregates import Change
 from foreshock.detect.e_process import CRITICAL_STEPS, REFERENCE_BLOCKS, WARNING_STEPS, growth_evidence, threshold
 from foreshock.detect.tail import tail_contrast, tail_level
 from foreshock.rules.aggregates import aggregate_changes, aggregate_sentence, listed, warm_up_steps
-from foreshock.rules.attribution import attribution_rows, attribution_sentence, largest_tokens
+from foreshock.rules.attribution import attribute
 from foreshock.rules.causes import HIDDEN, SUPPORT_MISMATCH
 from foreshock.rules.finding import CannotJudge, Finding, RuleResult
 from foreshock.run import Block, Run, merge_pair
@@ -121,7 +121,7 @@ def _finding(run: Run, tail: _Tail, alarm: int, warm_up: int) -> Finding:
     alarm_step = tail.blocks[alarm].last_step
     critical = (tail.evidence >= threshold(tail.steps_per_block, CRITICAL_STEPS)) & (tail.growth >= CRITICAL_GROWTH)
     then, now = aggregate_changes(run, until=alarm_step), aggregate_changes(run)
-    tokens = largest_tokens(tail.recent, POST_TOOL, _p99(tail.baseline, tail.pair, POST_TOOL))
+    tokens = attribute(tail.recent, tail.pair, POST_TOOL, above=_p99(tail.baseline, tail.pair, POST_TOOL))
     return Finding(
         rule=ID,
         severity="critical" if critical.any() else "warning",
@@ -131,10 +131,10 @@ def _finding(run: Run, tail: _Tail, alarm: int, warm_up: int) -> Finding:
             _growth_sentence(tail),
             "It has receded since its alarm." if tail.growth[-1] < MINIMUM_GROWTH else "",
             _aggregates_then_and_now(then, now, alarm_step, warm_up),
-            attribution_sentence(tokens),
+            tokens.sentence(),
         ),
         evidence=_evidence({"baseline": tail.baseline, "latest": tail.recent}, tail.pair),
-        tokens=tuple(attribution_rows(tokens)),
+        tokens=tuple(tokens.rows()),
         certainty=_certainty(float(tail.evidence.max()), tail.steps_per_block),
         cause=SUPPORT_MISMATCH,
         name=HIDDEN if _is_hidden(then) else "",

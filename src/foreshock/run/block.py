@@ -17,7 +17,7 @@ class TopToken:
 
     ``log_ratio`` in nats. ``turn`` counts the stretches of observation tokens before it, ``position`` the response
     tokens before it in its turn. ``token`` and ``previous`` are ids, −1 for "none before it"; the texts are empty when
-    unknown.
+    unknown. ``tool`` is the name of the tool whose result came last before it, empty when none did or it is unknown.
     """
 
     log_ratio: float
@@ -28,13 +28,14 @@ class TopToken:
     previous: int
     text: str = ""
     previous_text: str = ""
+    tool: str = ""
 
     @classmethod
     def from_record(cls, values: Sequence[Any]) -> TopToken:
         """Rebuild a token from the list of its fields, in order."""
-        log_ratio, step, turn, position, token, previous, text, previous_text = values
+        log_ratio, step, turn, position, token, previous, *texts = values
         places = int(step), int(turn), int(position)
-        return cls(float(log_ratio), *places, int(token), int(previous), str(text), str(previous_text))
+        return cls(float(log_ratio), *places, int(token), int(previous), *map(str, texts))
 
 
 class EncodedSketches(Mapping[str, LogRatioSketch]):

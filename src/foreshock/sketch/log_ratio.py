@@ -289,6 +289,16 @@ class LogRatioSketch:
             return Diagnostic.unknown(0, self._empty(slice))
         return Diagnostic(float(counts[threshold < REPRESENTATIVES].sum() / n), n)
 
+    def excess(self, threshold: float, slice: str) -> Diagnostic:
+        """E[max(|r| − threshold, 0)] in nats: how much of |r| stands beyond a value (nats, ≥ 0), per token.
+
+        In the one bucket that holds the threshold, the bucket's mean is compared with it.
+        """
+        if not threshold >= 0:
+            raise InputError(f"threshold: got {threshold!r}, expected nats of at least 0. Pass a limit for |r|.")
+        buckets = self._buckets(slice)
+        return self._mean_of(float(np.dot(buckets.n, np.maximum(np.abs(buckets.r) - threshold, 0))), slice)
+
     def ecdf(self, slice: str) -> tuple[FloatArray, FloatArray]:
         """|r| in nats at the non-empty buckets, and the share of tokens at or below each; empty arrays if no token."""
         return ecdf(REPRESENTATIVES, self.counts[self._index(slice)].sum(0))

@@ -7,6 +7,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -21,6 +22,7 @@ from foreshock.adapters.trl.grpo import (
     check_slice_ids,
     rows_of,
     token_batch,
+    tool_names,
 )
 from foreshock.adapters.trl.identity import trainer_identity
 from foreshock.adapters.trl.probe import PROBE_SHARE, ReferenceProbe, can_probe_adapter
@@ -125,6 +127,7 @@ class ForeshockCallback(TrainerCallback):
         else:
             self._probe = self._choose_comparator(trainer)
             LossTap(trainer, self._deliver)
+            self._config = replace(self._config, tools=tool_names(trainer))
         self._trainer = trainer
 
     def on_train_begin(
