@@ -77,11 +77,12 @@ def head(path: Path, skipped: Counter[str], size: int = 2**16) -> bytes:
     return start[:size].removeprefix(codecs.BOM_UTF8)
 
 
-def lines(path: Path, skipped: Counter[str]) -> Iterator[bytes]:
+def lines(path: Path, skipped: Counter[str], longest: int | None = None) -> Iterator[bytes]:
     """Yield the non-empty lines. A carriage return ends a line too, so that a progress bar hides no record.
 
-    Holds one line at most; a line over :data:`LONGEST_LINE` is skipped and counted.
+    Holds one line at most; a line over ``longest`` bytes (:data:`LONGEST_LINE`) is skipped and counted.
     """
+    longest = LONGEST_LINE if longest is None else longest
     held, too_long, first = b"", False, True
     for chunk in chunks(path, skipped):
         if first:
@@ -96,8 +97,8 @@ def lines(path: Path, skipped: Counter[str]) -> Iterator[bytes]:
             held, too_long = pieces[-1], False
         elif not too_long:
             held += pieces[0]
-        if len(held) > LONGEST_LINE:
-            skipped[f"lines over {LONGEST_LINE // 2**20} MB"] += 1
+        if len(held) > longest:
+            skipped[f"lines over {longest // 2**20} MB"] += 1
             held, too_long = b"", True
     if held:
         yield from _without_blanks([held])

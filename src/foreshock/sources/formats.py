@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 
 from foreshock.errors import ReadError
 from foreshock.run import Run, read_run_directory
-from foreshock.sources import compressed, console, csv_table, jsonl, trainer_state
+from foreshock.sources import compressed, console, csv_table, dumps, jsonl, trainer_state
 
 Seen = TypeVar("Seen", bytes, Path)
 
@@ -28,10 +28,13 @@ class Format(Generic[Seen]):
     name: str
     looks_like: Callable[[Seen], bool]
     read: Callable[[Path], Run]
+    certain: bool = False
+    """The test leaves no doubt, so that no other reader is tried when this one fails."""
 
 
 FILES: tuple[Format[bytes], ...] = (
     Format("trainer_state.json", trainer_state.looks_like, trainer_state.read),
+    Format("token dump", dumps.looks_like, dumps.read, certain=True),
     Format("JSONL metrics", jsonl.looks_like, jsonl.read),
     Format("CSV with a header", csv_table.looks_like, csv_table.read),
     Format("console log", lambda start: True, console.read),
@@ -41,6 +44,7 @@ FILES: tuple[Format[bytes], ...] = (
 FOLDERS: tuple[Format[Path], ...] = (
     Format("run.json", lambda folder: (folder / "run.json").is_file(), read_run_directory),
     Format(trainer_state.FILE, lambda folder: bool(trainer_state.states_in(folder)), trainer_state.read_folder),
+    Format("token dump", lambda folder: dumps.find(folder) is not None, dumps.read),
     Format(METRICS, lambda folder: (folder / METRICS).is_file(), lambda folder: read_file(folder / METRICS)),
 )
 """Most particular first, each named by what it is recognised by; the first that fits is taken."""
@@ -63,6 +67,8 @@ def read_file(path: Path) -> Run:
             try:
                 return source.read(path)
             except ReadError as error:
+                if source.certain:
+                    raise
                 reasons.append(f"{source.name}: {error}")
     kind = "is a binary file" if _is_binary(start) else "is text"
     raise ReadError(

@@ -1,0 +1,124 @@
+"""The known formats of token dumps, and the files of one in a folder, found by their content."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from foreshock.errors import ReadError
+from foreshock.sources import compressed
+from foreshock.sources.dumps import nemo_rl, prime_rl, skyrl, slime
+from foreshock.sources.dumps.tokens import DumpBatch
+
+DEPTH = 3
+"""Levels of folders below the given one in which files are looked for."""
+
+HEAD = 2**22
+"""Bytes of a file that are looked at: a line may begin with the text of a whole trajectory."""
+
+MOST_KINDS = 200
+"""Kinds of name in one folder, numbers apart, of which one file each is looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class DumpFormat:
+    """One format: its reader, how it is recognised, and which of its keys become what."""
+
+    name: str
+    looks_like: Callable[[bytes], bool]
+    read: Callable[[Path, Counter[str]], Iterator[DumpBatch]]
+    is_complete: Callable[[Path], bool]
+    first_step: int
+    keys: Mapping[str, str]
+
+
+FORMATS = tuple(
+    DumpFormat(part.NAME, part.looks_like, part.read, part.is_complete, part.FIRST_STEP, part.KEYS)
+    for part in (prime_rl, nemo_rl, slime, skyrl)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Dump:
+    """The files of one token dump, in the order of the numbers in their names, and what was left out."""
+
+    path: Path
+    format: DumpFormat
+    files: tuple[Path, ...]
+    skipped: Mapping[str, int]
+
+
+def find(path: Path) -> Dump | None:
+    """Return the dump that a file is, or that a folder holds within :data:`DEPTH` levels; None when there is none.
+
+    One file of each kind of name is looked at. The first format that is found is taken.
+
+    Raises:
+        ReadError: the path cannot be opened or listed.
+    """
+    if not path.is_dir():
+        found = _format_of(path)
+        return None if found is None else Dump(path, found, (path,), {})
+    kinds: dict[str, list[Path]] = {}
+    for file in _files(path):
+        kinds.setdefault(re.sub(r"\d+", "0", str(file.relative_to(path))), []).append(file)
+    by_format: dict[str, list[Path]] = {}
+    for files in list(kinds.values())[:MOST_KINDS]:
+        found = None
+        with contextlib.suppress(ReadError):  # what cannot be opened is not of a dump
+            found = _format_of(files[0])
+        if found is not None:
+            by_format.setdefault(found.name, []).extend(files)
+    for known in FORMATS:
+        if known.name in by_format:
+            files = sorted(by_format[known.name], key=lambda file: _natural(str(file.relative_to(path))))
+            whole = tuple(file for file in files if known.is_complete(file))
+            left_out = len({file.parent for file in files} - {file.parent for file in whole})
+            return Dump(path, known, whole, {"steps that were not written to the end": left_out} if left_out else {})
+    return None
+
+
+def open_dump(path: Path) -> Dump:
+    """Return the dump at a path.
+
+    Raises:
+        ReadError: there is none; the message names the known formats.
+    """
+    if not path.exists():
+        raise ReadError(f"{str(path)!r} does not exist. Pass a token dump: a folder or one of its files.")
+    dump = find(path)
+    if dump is None:
+        names = ", ".join(known.name for known in FORMATS)
+        raise ReadError(f"{str(path)!r} holds no token dump. Expected one of: {names}. Pass the folder of one.")
+    return dump
+
+
+def looks_like(start: bytes) -> bool:
+    """Say whether a file that starts so is one of a token dump."""
+    return any(known.looks_like(start) for known in FORMATS)
+
+
+def _format_of(path: Path) -> DumpFormat | None:
+    start = compressed.head(path, Counter(), HEAD)
+    return next((known for known in FORMATS if known.looks_like(start)), None)
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    """Yield the regular files below a folder, without following links to folders or entering hidden ones."""
+    for place, folders, names in os.walk(folder):
+        depth = len(Path(place).relative_to(folder).parts)
+        folders[:] = sorted(name for name in folders if not name.startswith(".")) if depth < DEPTH else []
+        for name in sorted(names):
+            file = Path(place, name)
+            if file.is_file() and file.stat().st_size:
+                yield file
+
+
+def _natural(text: str) -> list[tuple[int, str]]:
+    """Return a key that sorts step_2 before step_10."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", text)]

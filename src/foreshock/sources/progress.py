@@ -1,0 +1,35 @@
+"""Progress of readers that take their time, on stderr, for a person at a terminal."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
+
+Item = TypeVar("Item")
+
+PATIENCE = 2.0
+"""Seconds after which progress is shown."""
+
+
+def tracked(items: Iterable[Item], total: int, unit: str) -> Iterator[Item]:
+    """Yield the items; once that has taken longer than :data:`PATIENCE`, show how many of ``total`` are done."""
+    start = time.monotonic()
+    iterator = iter(items)
+    for done, item in enumerate(iterator, start=1):
+        yield item
+        if time.monotonic() - start > PATIENCE and sys.stderr is not None and sys.stderr.isatty():
+            yield from _shown(iterator, done, total, unit)
+
+
+def _shown(items: Iterator[Item], done: int, total: int, unit: str) -> Iterator[Item]:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = BarColumn(), MofNCompleteColumn(), TextColumn(unit), TimeRemainingColumn()
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("", total=total, completed=done)
+        for item in items:
+            yield item
+            progress.advance(task)
