@@ -1,8 +1,10 @@
 """The monitor on token batches: one worker against several real ones, and its cadence."""
 
 import json
+import os
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -53,12 +55,51 @@ def work(rank, world, folder):
     return monitor.errors
 
 
-def run_workers(world, folder):
+def without_data(rank, world, folder):
+    """Worker 1 has no reference, worker 2 only NaN, worker 3 no response token and no rows at all in the last step."""
+    monitor = start(folder, leader=rank == 0, steps_per_block=3)
+    for step, batch in enumerate(batches(steps=3, rows=4), start=1):
+        logs = dict(batch.log_probs)
+        if rank == 1:
+            del logs["ref"]
+        if rank == 2:
+            logs["ref"] = torch.full_like(logs["ref"], torch.nan)
+        response = torch.zeros_like(batch.response_mask) if rank == 3 else batch.response_mask
+        batch = TokenBatch(response, batch.observation_mask, logs)
+        monitor.observe(rows_of(batch, slice(0, 0)) if rank == 3 and step == 3 else batch)
+        monitor.end_step(step)
+    monitor.finish(3)
+    monitor.end("finished")
+    return monitor.errors
+
+
+def ahead(rank, world, folder):
+    """Worker 0 ends its step, goes on to the next one, and only then lets worker 1 end its own."""
+    monitor, signal = start(folder, leader=rank == 0, steps_per_block=1), f"{folder}.signal"
+    first, second = batches(steps=2)
+    monitor.observe(first)
+    deadline = time.monotonic() + 60
+    while rank == 1 and not os.path.exists(signal):
+        assert time.monotonic() < deadline, "worker 0 waited for worker 1 inside its step"
+        time.sleep(0.01)
+    monitor.end_step(1)
+    monitor.observe(second)
+    if rank == 0:
+        assert not monitor.run.blocks  # what was sent off is collected with the next step
+        open(signal, "w").close()
+    monitor.end_step(2)
+    assert len(monitor.run.blocks) == 1
+    monitor.finish(2)
+    monitor.end("finished")
+    return monitor.errors
+
+
+def run_workers(world, folder, job="work"):
     code = (
-        "import sys, torch.distributed as dist; sys.path.insert(0, sys.argv[1]); from test_monitor import work; "
+        f"import sys, torch.distributed as dist; sys.path.insert(0, sys.argv[1]); from test_monitor import {job}; "
         "rank, world = int(sys.argv[2]), int(sys.argv[3]); "
         "dist.init_process_group('gloo', init_method='file://' + sys.argv[4], rank=rank, world_size=world); "
-        "errors = work(rank, world, sys.argv[5]); dist.destroy_process_group(); sys.exit(errors)"
+        f"errors = {job}(rank, world, sys.argv[5]); dist.destroy_process_group(); sys.exit(errors)"
     )
     here, store = __file__.rpartition("/")[0], str(folder) + ".store"
     processes = [
@@ -81,6 +122,22 @@ def test_two_workers_give_the_numbers_of_one(tmp_path):
         np.testing.assert_array_equal(left.fractions, right.fractions)
         for name in ("rows", "response_tokens", "observation_tokens", "post_tool_tokens", "nonfinite/ref"):
             assert alone.counters[name] == merged.counters[name], name
+
+
+def test_workers_without_data_take_part_and_are_counted(tmp_path):
+    run_workers(4, tmp_path / "run", "without_data")
+    (block,) = read_run_directory(tmp_path / "run").blocks
+    assert block.workers == 4
+    assert block.counters["workers/policy/ref"] == (0, 0, 2)
+    assert block.total("workers/policy/old") == 0
+    assert block.counters["rows"] == (16, 16, 12)
+    sketch = block.sketches["policy/ref"]
+    assert sketch.n("text_only") + sketch.n("post_tool") == sketch.tallies.sum() == 3 * (4 * 40 - 2 * 5)
+
+
+def test_a_worker_goes_on_while_the_others_are_still_at_the_block(tmp_path):
+    run_workers(2, tmp_path / "run", "ahead")
+    assert len(read_run_directory(tmp_path / "run").blocks) == 2
 
 
 def test_counters_have_one_entry_a_step(tmp_path):

@@ -35,21 +35,22 @@ def unguarded(monitor):
 
 
 @pytest.mark.parametrize("slice_fn", [None, lambda inputs: (inputs["policy_log_probs"] < -1).long()])
-def test_a_micro_batch_and_a_block_never_wait_for_the_device(slice_fn):
+def test_a_micro_batch_and_a_block_never_wait_for_the_device(slice_fn, devices_seen):
     slices = ("text_only", "post_tool", *(() if slice_fn is None else ("a", "b")))
     with FakeTensorMode():
         monitor = unguarded(
             Monitor(MonitorConfig(PAIRS, slices=slices), device=torch.device("cuda"), writer=None, run=Run())
         )
-        for _ in range(2):
-            inputs = micro_batch(4, 16)
-            policy = fake(4, 16)
-            user_slices = None if slice_fn is None else slice_fn({**inputs, POLICY_KEY: policy})
-            batch = token_batch(inputs, policy, user_slices)
-            monitor.observe(batch, inputs["advantages"])
-            monitor.observe_sample(batch)
-        buffer = monitor._pack()
-        assert buffer.device.type == "cuda"
+        with devices_seen() as seen:
+            for _ in range(2):
+                inputs = micro_batch(4, 16)
+                policy = fake(4, 16)
+                user_slices = None if slice_fn is None else slice_fn({**inputs, POLICY_KEY: policy})
+                batch = token_batch(inputs, policy, user_slices)
+                monitor.observe(batch, inputs["advantages"])
+                monitor.observe_sample(batch)
+            buffer = monitor._pack()
+        assert seen == {"cuda"}
         assert buffer.shape == (sum(monitor._buffer_sizes),)
 
 
@@ -59,3 +60,9 @@ def test_the_test_can_fail(monkeypatch):
         monkeypatch.setattr(monitor._counters, "add", lambda step, name, amount: torch.as_tensor(amount).item())
         with pytest.raises(DataDependentOutputException):
             monitor.observe(token_batch(micro_batch(4, 16), fake(4, 16)))
+
+
+def test_a_copy_to_the_host_would_be_seen(devices_seen):
+    with FakeTensorMode(), devices_seen() as seen:
+        fake(4).cpu()
+    assert "cpu" in seen

@@ -47,7 +47,7 @@ def work(rank: int, world_size: int, folder: str) -> None:
 
 @pytest.mark.parametrize(
     "world_size",
-    [2, pytest.param(1, marks=pytest.mark.slow), pytest.param(4, marks=pytest.mark.slow)],
+    [2, *(pytest.param(size, marks=pytest.mark.slow) for size in (1, 4, 8))],
 )
 def test_workers_agree_with_one_unsharded_sketch(world_size: int, tmp_path: Path) -> None:
     mp.spawn(work, (world_size, str(tmp_path)), nprocs=world_size)

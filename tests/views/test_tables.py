@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 
@@ -53,6 +54,13 @@ def test_means_leave_out_what_is_not_finite_and_say_so() -> None:
 
 def test_a_run_without_aggregates_has_an_empty_table() -> None:
     assert tables.aggregate_table(Run(), []).columns == ()
+
+
+def test_workers_without_a_token_of_a_pair_are_counted(make_run, make_diagnosis) -> None:
+    run = make_run(2)
+    run.blocks[1] = replace(run.blocks[1], workers=4, counters={f"workers/{PAIR}": (0.0, 3.0)})
+    counted = tables.skipped_counts(run, make_diagnosis())
+    assert counted[f"times that a worker had no token of {PAIR} in a block"] == 1
 
 
 def test_everything_that_was_left_out_is_counted(make_diagnosis) -> None:

@@ -6,6 +6,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from foreshock.batch import PAIRS
+
 POLICIES = ("rollout", "old", "ref", "advantages", "policy")
 """Tensors that are checked for non-finite values, in the order in which a step computes them."""
 
@@ -18,6 +20,7 @@ NAMES = (
     "errors",
     "stop",
     *(f"nonfinite/{name}" for name in POLICIES),
+    *(f"workers/{pair}" for pair in PAIRS),
 )
 
 

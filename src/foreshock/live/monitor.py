@@ -273,6 +273,8 @@ class Monitor:
     def _pack(self) -> torch.Tensor:
         """Return the buffer of this block. A worker that fails at it still takes part in the sum, with zeros."""
         try:
+            for pair, has_tokens in zip(self.config.pairs, self._sketch.has_tokens(), strict=True):
+                self._count(f"workers/{pair}", has_tokens)
             return torch.cat([self._counters.pack(), self._top.pack(), self._sketch.pack()])
         except Exception as error:  # a worker that stayed away from the sum would stall all others
             self.note_error("pack", error)

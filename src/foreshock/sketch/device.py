@@ -220,6 +220,12 @@ class DeviceSketch:
         torch.mul(s.total, s.total, out=s.square)
         self._sequences.select(0, pair).add_(s.sequences.sum(2))
 
+    def has_tokens(self) -> torch.Tensor:
+        """Whether any response token of a slice came since the last reset, finite or not: booleans by pair, (P,)."""
+        for pair in range(len(self.pairs)):
+            self._flush(pair)
+        return self._counts.narrow(1, 2, len(self.slices)).sum((1, 2, 3)) > 0
+
     def pack(self) -> torch.Tensor:
         """Everything as one float64 vector on the device, ready for one SUM all-reduce over `world_size` workers."""
         n_pairs, size = len(self.pairs), len(self.slices)

@@ -100,6 +100,10 @@ def skipped_counts(run: Run, diagnosis: Diagnosis) -> dict[str, int]:
                 for kind, count in sketch.tally(name).items():
                     counts[f"{_KINDS[kind]} log-ratios of {pair} in {name}"] += count
             counts[f"tokens of {pair} outside every slice"] += sketch.outside
+            if f"workers/{pair}" in block.counters:
+                counts[f"times that a worker had no token of {pair} in a block"] += block.workers - int(
+                    block.total(f"workers/{pair}")
+                )
         counts["errors inside the monitor"] += int(block.total("errors"))
     for key, series in run.series.items():
         counts[f"logged values of {key} that are NaN or infinite"] = int(np.count_nonzero(~np.isfinite(series.values)))
