@@ -12,9 +12,10 @@ from foreshock.causes import Cause, weigh_causes
 from foreshock.detect.aggregates import Change
 from foreshock.rules import BUILT_IN
 from foreshock.rules.aggregates import aggregate_changes
-from foreshock.rules.finding import SEVERITIES, CannotJudge, Finding
+from foreshock.rules.finding import SEVERITIES, CannotJudge, Finding, RuleResult
 from foreshock.run import Run
 from foreshock.sources import open_run
+from foreshock.traces import Traces, check, is_traces, read_traces
 
 VERDICTS = ("healthy", "cannot_judge", "warning", "critical")
 
@@ -52,17 +53,26 @@ class Diagnosis:
 
 
 def diagnose(path: str | os.PathLike[str]) -> Diagnosis:
-    """Diagnose the run at a path: a run directory, or any log that :mod:`foreshock.sources` reads.
+    """Diagnose what is at a path: a run directory, a log that :mod:`foreshock.sources` reads, or traces of an agent.
 
     Raises:
-        ReadError: nothing there can be read as a run.
+        ReadError: nothing there can be read as a run or as traces.
+        MissingExtra: it is of a format that needs an optional package.
     """
-    return diagnose_run(open_run(path))
+    return diagnose_traces(read_traces(path)) if is_traces(path) else diagnose_run(open_run(path))
+
+
+def diagnose_traces(traces: Traces) -> Diagnosis:
+    """Diagnose traces of an agent that are in memory."""
+    return _concluded(Run(path=traces.path, skipped=traces.skipped), [check(traces)])
 
 
 def diagnose_run(run: Run) -> Diagnosis:
     """Diagnose a run that is in memory. Only new blocks cost time on a run that was judged before."""
-    results = [rule.check(run) for rule in BUILT_IN]
+    return _concluded(run, [rule.check(run) for rule in BUILT_IN])
+
+
+def _concluded(run: Run, results: Sequence[RuleResult]) -> Diagnosis:
     findings = [finding for result in results for finding in result.findings]
     findings.sort(key=lambda finding: -SEVERITIES.index(finding.severity))
     gaps = tuple(gap for result in results for gap in result.cannot_judge)

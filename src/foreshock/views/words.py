@@ -44,7 +44,9 @@ def verdict_sentence(diagnosis: Diagnosis) -> str:
 
 
 def step_range(first: int, last: int) -> str:
-    """Return ``step 3`` or ``steps 3–9``."""
+    """Return ``step 3`` or ``steps 3–9``; "" for 0 to 0, which stands for no steps at all."""
+    if first == last == 0:
+        return ""
     return f"step {first}" if first == last else f"steps {first}–{last}"
 
 

@@ -1,0 +1,9 @@
+"""Agent traces: what an agent said and did, judged episode by episode, and made into data sets."""
+
+from __future__ import annotations
+
+from foreshock.traces.checks import check
+from foreshock.traces.episode import Episode, ToolCall, Traces
+from foreshock.traces.read import is_traces, read_traces
+
+__all__ = ["Episode", "ToolCall", "Traces", "check", "is_traces", "read_traces"]
