@@ -20,6 +20,7 @@ test: setup
 	$(BIN)/python -m pytest -n auto -m 'not slow'
 
 test-slow: setup
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[ray]'
 	$(BIN)/python -m pytest -m slow
 
 # Hypothesis with new random examples; the tests of `make test` draw the same ones every time.

@@ -8,6 +8,7 @@ from __future__ import annotations
 import click
 
 import foreshock
+from foreshock.cli.collect import collect
 from foreshock.cli.compare import compare
 from foreshock.cli.demo import demo
 from foreshock.cli.diagnose import diagnose
@@ -22,5 +23,5 @@ def main() -> None:
     """Early warning for agent RL: watches the tail of per-token log-ratios where tool-using agents break first."""
 
 
-for command in (compare, demo, diagnose, inspect, report, watch):
+for command in (collect, compare, demo, diagnose, inspect, report, watch):
     main.add_command(command)

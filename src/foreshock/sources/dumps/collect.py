@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from foreshock.batch import PAIRS, SLICES
-from foreshock.errors import ReadError
+from foreshock.errors import ReadError, RunDirectoryError
 from foreshock.run import Block, EncodedSketches, Run, RunWriter, TopToken, prepare_directory
 from foreshock.sketch import LogRatioSketch
 from foreshock.sources.dumps.engine import FileResult, map_files
@@ -46,16 +46,24 @@ def collect(dump: Dump, *, engine: str = "local", workers: int = 1) -> Run:
     return _reduced(dump, tracked(results, len(dump.files), "files"))
 
 
+def check_is_new(folder: Path) -> None:
+    """Check that a run can be written to a folder.
+
+    Raises:
+        RunDirectoryError: it holds a run already, or cannot be written to.
+    """
+    if (folder / "run.json").exists():
+        raise RunDirectoryError(f"{str(folder)!r} holds a run already. Pass a new folder.")
+    prepare_directory(folder)
+
+
 def write(run: Run, folder: Path) -> None:
     """Write a collected run as a new run directory.
 
     Raises:
-        ReadError: the folder holds a run already.
-        RunDirectoryError: it cannot be written to.
+        RunDirectoryError: the folder holds a run already, or cannot be written to.
     """
-    if (folder / "run.json").exists():
-        raise ReadError(f"{str(folder)!r} holds a run already. Pass a new folder.")
-    prepare_directory(folder)
+    check_is_new(folder)
     notices = {**run.notices, **_skipped_notice(run.skipped)}
     writer = RunWriter(folder, start_step=0, identity=run.identity, notices=notices)
     rows: dict[int, dict[str, float]] = {}
@@ -111,10 +119,9 @@ class _Block:
     def add(self, summary: StepSummary, pairs: Iterable[str]) -> None:
         for pair in pairs:
             sketch = summary.sketches[pair]
-            if pair in self.sketches:
-                self.sketches[pair].merge(sketch)
-            else:
-                self.sketches[pair] = sketch
+            if pair not in self.sketches:
+                self.sketches[pair] = LogRatioSketch(sketch.slices)
+            self.sketches[pair].merge(sketch)
             kept = self.top.setdefault(pair, {name: [] for name in SLICES})
             for name in SLICES:
                 kept[name] = largest((*kept[name], *summary.top[pair][name]))

@@ -75,7 +75,7 @@ def _on_ray(format_name: str, files: Sequence[Path], workers: int) -> Iterator[F
         raise MissingExtra("The engine 'ray'", "'foreshock[ray]'") from error
     started = not ray.is_initialized()
     if started:
-        ray.init(num_cpus=workers, include_dashboard=False, log_to_driver=False)
+        ray.init(num_cpus=workers, include_dashboard=False, log_to_driver=False, logging_level="warning")
     remote = ray.remote(num_cpus=1)(map_file)
     waiting: deque[Any] = deque()
     try:
