@@ -46,13 +46,13 @@ def test_the_options_of_watch_are_documented():
 def test_the_documented_constants_are_those_of_the_code():
     from foreshock.detect import e_process, tail
     from foreshock.lab import demo
-    from foreshock.rules import aggregates, tail_growth
+    from foreshock.rules import aggregates, tail_course
 
     text = (ROOT / "docs" / "detectors.md").read_text()
     assert f"({demo.STEPS_PER_BLOCK} in the demo)" in text
     assert f"Below {tail.MINIMUM_TOKENS} tokens" in text
-    assert f"growth of the tail of at least ×{tail_growth.MINIMUM_GROWTH}" in text
-    assert f"growth of ×{tail_growth.CRITICAL_GROWTH}" in text
+    assert f"growth of the tail of at least ×{tail_course.MINIMUM_GROWTH}" in text
+    assert f"growth of ×{tail_course.CRITICAL_GROWTH}" in text
     assert f"one false alarm per {e_process.WARNING_STEPS:,} steps" in text
     assert f"at least {aggregates.SHORTEST_WARM_UP} and at most {aggregates.LONGEST_WARM_UP}" in text
     assert f"at least {aggregates.SMALLEST_SHARE:.0%}".replace("%", " %") in text

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foreshock.detect.e_process import KEPT_PER_STEP, EDetector, e_detector, growth_evidence, threshold
+from foreshock.detect.e_process import KEPT_PER_STEP, EDetector, e_detector, threshold
 from foreshock.errors import InputError
 
 finite = st.floats(-1e6, 1e6, allow_nan=False)
@@ -99,26 +99,6 @@ def test_growth_is_found_within_a_short_run_and_decline_is_not() -> None:
     shrunk = [e_detector(row - trend, 5).max() >= level for row in noise]
     assert np.mean(grown) > 0.8
     assert np.mean(shrunk) == 0
-
-
-def test_share_of_short_stationary_runs_that_alarm() -> None:
-    level = threshold(steps_per_block=5)
-    pairs = np.random.default_rng(2).standard_t(3, size=(1000, 2, 24))
-    alarms = [growth_evidence(post - text, post, 5).max() >= level for post, text in pairs]
-    assert np.mean(alarms) <= 0.02
-
-
-def test_growth_needs_both_the_contrast_and_the_level() -> None:
-    level, rising = threshold(steps_per_block=10), np.arange(40.0)
-    assert growth_evidence(rising, rising).max() >= level
-    flats = np.random.default_rng(3).normal(size=(300, 40))
-    assert np.mean([growth_evidence(rising, flat).max() >= level for flat in flats]) < 0.1
-    assert np.mean([growth_evidence(flat, rising).max() >= level for flat in flats]) < 0.1
-
-
-def test_growth_evidence_skips_a_block_that_misses_either() -> None:
-    evidence = growth_evidence([1.0, math.nan, 2.0], [1.0, 2.0, math.nan])
-    assert np.isnan(evidence).tolist() == [False, True, True]
 
 
 def test_threshold_is_in_blocks() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from foreshock.diagnosis import diagnose_run
-from foreshock.rules import monitor_errors, no_comparator, non_finite, tail_growth
+from foreshock.rules import monitor_errors, no_comparator, non_finite, tail_course, tail_growth
 from foreshock.run import Block, Run
 from foreshock.sketch import LogRatioSketch
 
@@ -43,7 +43,7 @@ def test_growth_after_tool_results_alone_is_found_and_said_in_plain_words():
     assert any("not the optimiser" in sentence for sentence in finding.exclusions)
     assert any("nothing had moved of loss, reward, entropy and mean KL" in sentence for sentence in finding.exclusions)
     table = {(row["segment"], row["slice"]): row for row in finding.evidence}
-    assert table["latest", "post_tool"]["p99"] > 1.5 * table["baseline", "post_tool"]["p99"]
+    assert table["late", "post_tool"]["p99"] > 1.5 * table["early", "post_tool"]["p99"]
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -54,8 +54,9 @@ def test_stationary_runs_stay_quiet(seed):
 
 
 def test_a_drift_that_both_slices_share_is_not_post_tool_growth():
-    alarms = [bool(tail_growth.check(make_run(post=growing, text=growing, seed=seed)).findings) for seed in range(20)]
-    assert sum(alarms) <= 2  # about 3 % of such runs, as measured in benchmarks/detect.py
+    found = [tail_growth.check(make_run(post=growing, text=growing, seed=seed)).findings for seed in range(10)]
+    assert {finding.severity for findings in found for finding in findings} == {"note"}
+    assert all("in text-only contexts alike" in findings[0].summary for findings in found)
 
 
 def test_growth_in_text_only_alone_is_not_post_tool_growth():
@@ -65,18 +66,25 @@ def test_growth_in_text_only_alone_is_not_post_tool_growth():
 def test_too_few_blocks_cannot_be_judged_and_are_not_healthy():
     diagnosis = diagnose_run(make_run(blocks=6, post=growing))
     assert diagnosis.verdict == "cannot_judge"
-    assert "3 blocks after the first 30 steps can be judged, 8 are needed." in str(diagnosis.cannot_judge[0])
+    assert "3 blocks after the first 30 steps can be judged, 13 are needed." in str(diagnosis.cannot_judge[0])
 
 
-def test_a_run_without_text_only_tokens_cannot_be_judged():
-    result = tail_growth.check(make_run(tokens=(100, 6000), post=growing))
-    assert not result.findings
+@pytest.mark.parametrize(
+    ("slope", "severity"), [(0.0, None), (0.03, "note"), (0.09, "warning")], ids=["stationary", "some", "much"]
+)
+def test_without_text_only_tokens_the_level_alone_is_judged_and_said_to_be_weak(slope, severity):
+    run = make_run(tokens=(100, 6000), post=lambda block: math.exp(slope * max(0, block - 8)), blocks=34)
+    result = tail_growth.check(run)
+    assert "The post-tool level alone is judged instead" in str(result.cannot_judge[0])
     assert "text_only holds 100 tokens" in str(result.cannot_judge[0])
+    assert [finding.severity for finding in result.findings] == ([severity] if severity else [])
+    assert all("this may be ordinary learning" in finding.summary for finding in result.findings)
+    assert diagnose_run(run).verdict == (severity if severity == "warning" else "cannot_judge")
 
 
 def test_an_aggregate_that_moved_is_named_with_its_step():
     run = make_run(post=growing)
-    for step in range(200, 301):
+    for step in range(230, 301):
         run.series["reward"].values[step - 1] += 0.4
     (finding,) = tail_growth.check(run).findings
     assert "loss, reward, entropy and mean KL: no change" in finding.summary
@@ -86,8 +94,44 @@ def test_an_aggregate_that_moved_is_named_with_its_step():
 def test_a_second_pass_reads_only_new_blocks(monkeypatch):
     run = make_run(post=growing)
     first = tail_growth.check(run)
-    monkeypatch.setattr(tail_growth, "tail_contrast", lambda *_: pytest.fail("an old block was read again"))
+    monkeypatch.setattr(tail_course, "_read", lambda *_: pytest.fail("an old block was read again"))
     assert tail_growth.check(run) == first
+
+
+def test_a_live_run_is_judged_as_it_would_be_offline():
+    whole = make_run(post=growing)
+    live = Run(series=whole.series)
+    for block in whole.blocks:
+        live.blocks.append(block)
+        live_result = tail_growth.check(live)
+    assert live_result == tail_growth.check(Run(series=whole.series, blocks=whole.blocks))
+
+
+def test_blocks_that_were_replaced_are_judged_anew():
+    run = make_run(post=growing)
+    assert tail_growth.check(run).findings
+    run.blocks[:] = make_run().blocks
+    assert not tail_growth.check(run).findings
+    shorter = make_run(blocks=27, post=growing).blocks
+    run.blocks[:] = shorter
+    assert tail_growth.check(run) == tail_growth.check(Run(series=run.series, blocks=shorter))
+
+
+def test_growth_that_is_far_from_harm_is_a_warning_however_certain():
+    far, near = (make_run(post=lambda block, size=size: size * growing(block)) for size in (0.02, 1.0))
+    (finding,), (harmful,) = tail_growth.check(far).findings, tail_growth.check(near).findings
+    assert (finding.severity, harmful.severity) == ("warning", "critical")
+    assert "it reaches 2 nats" in finding.summary
+    assert "It is beyond 2 nats" in harmful.summary
+
+
+def test_the_table_of_effects_holds_early_middle_and_late_blocks():
+    (finding,) = tail_growth.check(make_run(blocks=48, post=growing)).findings
+    rows = [row for row in finding.evidence if row["slice"] == "post_tool"]
+    assert [row["segment"] for row in rows] == ["early", "middle", "late"]
+    assert rows[0]["beyond early p99"] == pytest.approx(0.01, abs=0.002)
+    assert rows[2]["beyond early p99"] > rows[1]["beyond early p99"] > 0.01
+    assert rows[2]["tail moved by"] > rows[1]["tail moved by"] > rows[0]["tail moved by"] == 0
 
 
 def test_no_comparator_says_how_to_get_one():

@@ -21,7 +21,7 @@ from foreshock.rules.aggregates import listed, settled_blocks
 from foreshock.rules.finding import Finding
 from foreshock.rules.non_finite import KEYS
 from foreshock.rules.series import Course, course
-from foreshock.rules.tail_growth import MINIMUM_GROWTH
+from foreshock.rules.tail_course import MINIMUM_GROWTH
 from foreshock.run import Block, Run, merge_pair
 
 
@@ -90,7 +90,7 @@ def all_flat(*keys: str, so: str = "") -> Sign:
 def tails(text_only: str, post_tool: str, so: str = "") -> Sign:
     """Return the sign of a state of both tails: each ``up`` (p99 of |log-ratio| at least ×1.2), ``flat`` or "" for any.
 
-    The factor is the heuristic of the tail rule, :data:`foreshock.rules.tail_growth.MINIMUM_GROWTH`.
+    The factor is the heuristic of the tail rule, :data:`foreshock.rules.tail_course.MINIMUM_GROWTH`.
     """
     wanted = {TEXT_ONLY: text_only, POST_TOOL: post_tool}
 

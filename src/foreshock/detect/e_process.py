@@ -36,16 +36,7 @@ KEPT_PER_STEP = 0.99
 
 WARNING_STEPS = 1_000
 CRITICAL_STEPS = 10_000
-"""Steps per false alarm, at least, on exchangeable blocks at the two levels.
-
-Measured with :func:`growth_evidence` on simulated runs without post-tool growth (benchmarks/detect.py):
-
-- 1,000 steps in blocks of 10, false alarms per 1,000 steps. Warning: 0.05 on stationary runs (95 % bound 0.09), 0.15
-  when both slices drift ×2 or the text-only tail halves, 0.22 with rough step noise. Critical: none, 0.01 with rough
-  noise.
-- 150 steps in blocks of 5, share of runs with any warning: 0.1 % on stationary runs (95 % interval 0 to 0.4 %), at most
-  1.0 % under drift, changing tool volume, cyclic data, a restart or a slow burn-in, 2.9 % with rough step noise. No run
-  became critical; so short a run hardly can.
+"""Steps per false alarm, at least, on exchangeable blocks at the two levels; docs/detectors.md has the measured rates.
 
 The blocks must start after the burn-in: a tail that still rises from zero is a trend like any other.
 """
@@ -80,17 +71,6 @@ def e_detector(
     """
     state = EDetector(steps_per_block, reference_blocks, stake)
     return np.array([state.update(value) for value in np.asarray(values, dtype=float).ravel().tolist()])
-
-
-def growth_evidence(contrasts: ArrayLike, levels: ArrayLike, steps_per_block: int = 10) -> NDArray[np.float64]:
-    """Return the evidence that the tail grew after tool results, and there alone: the smaller of two M,
-    ``(blocks,)``.
-
-    ``contrasts`` are post-tool minus text-only tail levels, ``levels`` the post-tool ones. A text-only tail that
-    shrinks raises the contrast alone, and a drift that both slices share raises the level alone. Neither is post-tool
-    growth, so both M must be high, and the smaller one has the guarantee of each. NaN where either block is skipped.
-    """
-    return np.minimum(e_detector(contrasts, steps_per_block), e_detector(levels, steps_per_block))
 
 
 class EDetector:

@@ -142,8 +142,7 @@ def judged_pair(blocks: Sequence[Block]) -> str | None:
 
     Only one pair is judged, so that the stated false-alarm rate is that of one test.
     """
-    present = {pair for block in blocks for pair in block.sketches}
-    return next((pair for pair in PAIRS if pair in present), None)
+    return next((pair for pair in PAIRS if any(pair in block.sketches for block in blocks)), None)
 
 
 def merge_pair(blocks: Sequence[Block], pair: str) -> LogRatioSketch | None:

@@ -25,7 +25,7 @@ from foreshock.sketch.buckets import (
 )
 from foreshock.sketch.moments import Buckets, non_empty
 from foreshock.stats.diagnostic import Diagnostic
-from foreshock.stats.ecdf import ecdf
+from foreshock.stats.ecdf import ecdf, tail_distance
 from foreshock.stats.tail import hill_index, pareto_k
 
 MAX_SLICES = 64
@@ -302,6 +302,17 @@ class LogRatioSketch:
     def ecdf(self, slice: str) -> tuple[FloatArray, FloatArray]:
         """|r| in nats at the non-empty buckets, and the share of tokens at or below each; empty arrays if no token."""
         return ecdf(REPRESENTATIVES, self.counts[self._index(slice)].sum(0))
+
+    def tail_distance(self, other: LogRatioSketch, share: float, slice: str) -> Diagnostic:
+        """Wasserstein-1 distance in nats between the largest `share` of |r| here and in another sketch, one slice.
+
+        How far the tail has moved, on average over its tokens. Its n is the smaller number of tokens in a tail.
+        """
+        before, after = (sketch.counts[sketch._index(slice)].sum(0) for sketch in (other, self))
+        n = int(_share("share", share) * min(before.sum(), after.sum()))
+        if n < MIN_TAIL:
+            return Diagnostic.unknown(n, f"only {n} tokens in the top {share:.0%} of slice {slice}")
+        return Diagnostic(tail_distance(REPRESENTATIVES, before, after, share), n)
 
     def _buckets(self, slice: str) -> Buckets:
         i = self._index(slice)

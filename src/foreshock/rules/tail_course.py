@@ -1,0 +1,186 @@
+"""The tail of a run, block by block: what the rule on post-tool tail growth judges, read once from each block."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from foreshock.batch import POST_TOOL
+from foreshock.detect.aggregates import Change
+from foreshock.detect.e_process import CRITICAL_STEPS, WARNING_STEPS, threshold
+from foreshock.detect.growth import STANDARD_ERRORS, Growth
+from foreshock.detect.tail import tail_contrast, tail_level
+from foreshock.rules.aggregates import warm_up_steps
+from foreshock.run import Block, Run
+from foreshock.stats.diagnostic import Diagnostic
+from foreshock.stats.trend import theil_sen
+
+MINIMUM_GROWTH = 1.2
+"""Growth of the post-tool tail, and beyond the text-only one, below which there is only a note (heuristic)."""
+
+CRITICAL_GROWTH = 1.5
+"""Growth below which nothing is critical (heuristic)."""
+
+LONE_GROWTH = 2.0
+"""Growth from which on a post-tool tail without a text-only one beside it is a warning (heuristic)."""
+
+HARMFUL_P99 = 2.0
+"""Bound of harm, in nats: one post-tool token in a hundred then has an importance ratio beyond 7 (heuristic)."""
+
+HORIZON = 200
+"""A bound that the trend reaches within so many steps is near (heuristic)."""
+
+ENOUGH_BLOCKS = 13
+"""Judged blocks below which the evidence cannot reach a warning whatever they hold, and silence means nothing."""
+
+TREND_BLOCKS = 20
+"""Latest blocks whose slope is called the trend."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """One block: tail level of ``post_tool`` beyond ``text_only`` and on its own, and p99 of |r| in nats."""
+
+    contrast: Diagnostic
+    level: Diagnostic
+    p99: float
+
+
+@dataclass(slots=True)
+class TailCourse:
+    """What is known of the tail of one pair after the blocks read so far.
+
+    ``blocks``: those whose post-tool tail has a level; ``contrasted``: those that can be compared with text-only ones.
+    ``unusable``: why the other blocks have no contrast. ``alarm``, ``small`` and ``alone`` are the first blocks at
+    which growth beyond text-only tokens was certain, was certain but small, and at which the post-tool level alone had
+    certainly grown; None for never. ``critical``: it was near harm at some block since the alarm.
+    ``lone_warning``: the level alone has at some block grown by more than :data:`LONE_GROWTH`.
+    """
+
+    pair: str
+    warm_up: int
+    steps_per_block: int
+    blocks: list[Block] = field(default_factory=list)
+    contrasted: list[Block] = field(default_factory=list)
+    unusable: list[str] = field(default_factory=list)
+    alarm: Block | None = None
+    small: Block | None = None
+    alone: Block | None = None
+    critical: bool = False
+    lone_warning: bool = False
+    highest: float = 0.0
+    """The largest evidence of growth beyond text-only tokens."""
+    at_alarm: Mapping[str, Change] | None = None
+    """State of the aggregates at the alarm, once it was asked for."""
+    contrast: Growth = field(init=False)
+    level: Growth = field(init=False)
+    _log_p99: list[tuple[float, float]] = field(default_factory=list)
+    _read: int = 0
+    _last: Block | None = None
+
+    def __post_init__(self) -> None:
+        self.contrast, self.level = Growth(self.steps_per_block), Growth(self.steps_per_block)
+
+    def extend(self, blocks: Sequence[Block]) -> bool:
+        """Read the blocks that are new; False when those read before are not the start of ``blocks``."""
+        if self._read > len(blocks) or (self._read and blocks[self._read - 1] is not self._last):
+            return False
+        for place in range(self._read, len(blocks)):
+            if blocks[place].first_step > self.warm_up and self.pair in blocks[place].sketches:
+                self._take(blocks[place])
+        self._read, self._last = len(blocks), blocks[-1] if blocks else None
+        return True
+
+    @property
+    def growth(self) -> float:
+        """By what factor the post-tool tail has grown, on its own and beyond text-only tokens (the smaller)."""
+        return math.exp(min(self.level.size, self.contrast.size))
+
+    @property
+    def text_growth(self) -> float:
+        """By what factor the text-only tail has grown."""
+        return math.exp(self.level.size - self.contrast.size)
+
+    @property
+    def slope(self) -> float:
+        """The trend of p99 after tool results: slope of log p99 per 100 steps over the latest blocks (Theil–Sen)."""
+        steps, values = zip(*self._log_p99[-TREND_BLOCKS:], strict=True)
+        return 100 * theil_sen(steps, values)
+
+    @property
+    def steps_to_harm(self) -> float:
+        """Steps until p99 after tool results reaches :data:`HARMFUL_P99` at its present slope; 0 from there on."""
+        steps, values = zip(*self._log_p99[-TREND_BLOCKS:], strict=True)
+        slope = theil_sen(steps, values)
+        now = sorted(value + slope * (steps[-1] - step) for step, value in zip(steps, values, strict=True))
+        missing = math.log(HARMFUL_P99) - now[len(now) // 2]
+        return 0.0 if missing <= 0 else missing / slope if slope > 0 else math.inf
+
+    def _take(self, block: Block) -> None:
+        reading = _read(block, self.pair)
+        if not reading.contrast.ok:
+            self.unusable.append(reading.contrast.reason)
+        if not reading.level.ok:
+            return
+        self.blocks.append(block)
+        self.level.update(reading.level.value)
+        self._log_p99.append((block.middle_step, math.log(reading.p99)))
+        self._judge_alone(block)
+        if reading.contrast.ok:
+            self.contrasted.append(block)
+            self.contrast.update(reading.contrast.value)
+            self._judge(block)
+
+    def _judge_alone(self, block: Block) -> None:
+        growth = math.exp(self.level.size)  # NaN, which no comparison passes, while there is no reference
+        if not (self.level.errors >= STANDARD_ERRORS and growth >= MINIMUM_GROWTH):
+            return
+        if self.level.evidence >= self._threshold(WARNING_STEPS):
+            self.alone = self.alone or block
+        if growth >= LONE_GROWTH and self.level.evidence >= self._threshold(CRITICAL_STEPS):
+            self.lone_warning = True
+
+    def _judge(self, block: Block) -> None:
+        evidence = min(self.contrast.evidence, self.level.evidence)
+        self.highest = max(self.highest, evidence)
+        if evidence < self._threshold(WARNING_STEPS) or not self.contrast.reference:
+            return
+        if min(self.contrast.errors, self.level.errors) < STANDARD_ERRORS:
+            return
+        if self.growth < MINIMUM_GROWTH:
+            self.small = self.small or block
+            return
+        self.alarm = self.alarm or block
+        severe = evidence >= self._threshold(CRITICAL_STEPS) and self.growth >= CRITICAL_GROWTH
+        self.critical = self.critical or (severe and self.steps_to_harm <= HORIZON)
+
+    def _threshold(self, steps_per_false_alarm: int) -> float:
+        return threshold(self.steps_per_block, steps_per_false_alarm)
+
+
+def tail_course(run: Run, pair: str) -> TailCourse:
+    """Return the course of a pair's tail after the warm-up; a pass over a live run reads only its new blocks."""
+    lengths = [block.last_step - block.first_step + 1 for block in (*run.blocks[:1], *run.blocks[-1:])]
+    warm_up, steps_per_block = warm_up_steps(run), max(lengths, default=1)
+    known = run.derived.get("tail")
+    if (
+        isinstance(known, TailCourse)
+        and (known.pair, known.warm_up, known.steps_per_block) == (pair, warm_up, steps_per_block)
+        and known.extend(run.blocks)
+    ):
+        return known
+    course = run.derived["tail"] = TailCourse(pair, warm_up, steps_per_block)
+    course.extend(run.blocks)
+    return course
+
+
+def _read(block: Block, pair: str) -> _Reading:
+    """Read a block once: a course that starts again, because the warm-up turned out longer, decodes nothing."""
+    key = f"tail of {pair}"
+    if key not in block.derived:
+        sketch = block.sketches[pair]
+        p99 = sketch.quantile(0.99, POST_TOOL).value
+        block.derived[key] = _Reading(tail_contrast(sketch), tail_level(sketch, POST_TOOL), p99)
+    found: _Reading = block.derived[key]
+    return found
