@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from foreshock.causes import Cause, weigh_causes
 from foreshock.detect.aggregates import Change
-from foreshock.rules import BUILT_IN
+from foreshock.plugins import FAILED, Rule, installed_rules, load_rules, run_rule
 from foreshock.rules.aggregates import aggregate_changes
 from foreshock.rules.finding import SEVERITIES, CannotJudge, Finding, RuleResult
 from foreshock.run import Run
@@ -52,14 +52,30 @@ class Diagnosis:
         }
 
 
-def diagnose(path: str | os.PathLike[str]) -> Diagnosis:
+def diagnose(
+    path: str | os.PathLike[str],
+    *,
+    rules: Iterable[Rule | str | os.PathLike[str]] = (),
+    select: Sequence[str] = (),
+    ignore: Sequence[str] = (),
+) -> Diagnosis:
     """Diagnose what is at a path: a run directory, a log that :mod:`foreshock.sources` reads, or traces of an agent.
+
+    ``rules``: rules beside the built-in and installed ones, or files of rules, see docs/plugins.md. ``select`` and
+    ``ignore``: identifiers of the only rules to ask, and of rules not to ask. Traces have checks of their own, to which
+    these do not apply.
 
     Raises:
         ReadError: nothing there can be read as a run or as traces.
+        RuleError: a rule cannot be used, or there is none of that name.
         MissingExtra: it is of a format that needs an optional package.
     """
-    return diagnose_traces(read_traces(path)) if is_traces(path) else diagnose_run(open_run(path))
+    return diagnose_by(path, load_rules(rules, select=select, ignore=ignore))
+
+
+def diagnose_by(path: str | os.PathLike[str], rules: Sequence[Rule]) -> Diagnosis:
+    """Diagnose what is at a path, a run by these rules only; raises what :func:`diagnose` raises for the path."""
+    return diagnose_traces(read_traces(path)) if is_traces(path) else diagnose_run(open_run(path), rules)
 
 
 def diagnose_traces(traces: Traces) -> Diagnosis:
@@ -67,12 +83,16 @@ def diagnose_traces(traces: Traces) -> Diagnosis:
     return _concluded(Run(path=traces.path, skipped=traces.skipped), [check(traces)])
 
 
-def diagnose_run(run: Run) -> Diagnosis:
-    """Diagnose a run that is in memory. Only new blocks cost time on a run that was judged before."""
-    return _concluded(run, [rule.check(run) for rule in BUILT_IN])
+def diagnose_run(run: Run, rules: Sequence[Rule] | None = None) -> Diagnosis:
+    """Diagnose a run that is in memory, by all installed rules or by these.
+
+    Only new blocks cost time on a run that was judged before. A rule that fails is counted, and the others still judge.
+    """
+    outcomes = [run_rule(rule, run) for rule in (installed_rules() if rules is None else rules)]
+    return _concluded(run, [result for result, _ in outcomes], sum(has_failed for _, has_failed in outcomes))
 
 
-def _concluded(run: Run, results: Sequence[RuleResult]) -> Diagnosis:
+def _concluded(run: Run, results: Sequence[RuleResult], failed: int = 0) -> Diagnosis:
     findings = [finding for result in results for finding in result.findings]
     findings.sort(key=lambda finding: -SEVERITIES.index(finding.severity))
     gaps = tuple(gap for result in results for gap in result.cannot_judge)
@@ -83,7 +103,7 @@ def _concluded(run: Run, results: Sequence[RuleResult]) -> Diagnosis:
         findings=tuple(findings),
         cannot_judge=gaps,
         aggregates=aggregate_changes(run),
-        skipped=dict(run.skipped),
+        skipped=dict(run.skipped) | ({FAILED: failed} if failed else {}),
         causes=causes,
         excluded=excluded,
     )

@@ -2,7 +2,8 @@
 
     ForeshockError
     ├── InputError            a value that the caller passed cannot be used (also a ValueError)
-    │   └── LayoutError       two sketches, or a sketch and its data, do not have the same layout
+    │   ├── LayoutError       two sketches, or a sketch and its data, do not have the same layout
+    │   └── RuleError         a rule that the user gave or named cannot be used
     ├── UnsupportedTrainer    the trainer is of a class that no adapter knows (also a TypeError)
     ├── AlreadyWatched        the trainer has a watch already
     ├── RunDirectoryError     the run directory cannot be used (also an OSError)
@@ -26,6 +27,10 @@ class InputError(ForeshockError, ValueError):
 
 class LayoutError(InputError):
     """Two sketches, or a sketch and its data, do not have the same layout."""
+
+
+class RuleError(InputError):
+    """A rule that the user gave or named cannot be used."""
 
 
 class UnsupportedTrainer(ForeshockError, TypeError):

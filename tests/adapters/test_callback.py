@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -123,6 +124,24 @@ def test_findings_are_announced_and_training_stops_only_when_asked(make_trainer,
     trainer.train()
     assert trainer.state.global_step < 6
     assert read_run_directory(tmp_path / "b").identity["status"] == "stopped early"
+
+
+def test_a_users_rule_judges_the_run_and_may_fail(make_trainer, rollout, tmp_path):
+    def failing(run):
+        raise RuntimeError("of the user")
+
+    (tmp_path / "team.toml").write_text(
+        '[[rule]]\nid = "steps"\nmetric = "reward"\ncondition = ">= -9"\nwindow = 2\nmessage = "Rewards came."\n'
+    )
+    broken = SimpleNamespace(ID="broken", __doc__="Broken: always.", check=failing)
+    trainer = make_trainer(tools=False, rollout_func=rollout, max_steps=4)
+    watch = foreshock.watch(
+        trainer, run_dir=tmp_path / "run", steps_per_block=1, rules=[tmp_path / "team.toml", broken]
+    )
+    trainer.train()
+    assert "steps" in [finding.rule for finding in watch.monitor.diagnosis.findings]
+    assert watch.monitor.diagnosis.skipped["rules that failed"] == 1
+    assert watch.monitor.errors == 0
 
 
 def test_an_sft_run_records_scalars_and_says_what_is_missing(reference, tmp_path):

@@ -24,10 +24,9 @@ from foreshock.rules import (
     tool_use,
     zero_signal,
 )
+from foreshock.rules.statements import POLICY_METRICS
 
 MISMATCH = ("sampling/sampling_logp_difference/mean", "sampling/importance_sampling_ratio/mean")
-POLICY = ("entropy", "grad_norm", "kl", "completions/mean_length")
-"""What moves when the policy itself has changed."""
 
 KINDS: Mapping[str, str] = {}
 """Which kind of engine mismatch a rule tells, by rule."""
@@ -129,14 +128,14 @@ TABLE: Mapping[str, Signs] = {
         against=(
             went("tools/call_frequency", "flat", so="the policy still calls its tools"),
             went("tools/call_frequency", "up", so="the policy still calls its tools"),
-            all_flat(*POLICY, so="a policy that forgets its tools moves these"),
+            all_flat(*POLICY_METRICS, so="a policy that forgets its tools moves these"),
         ),
         rivals=(names.ENVIRONMENT, names.LENGTH_COLLAPSE),
     ),
     names.ENVIRONMENT: Signs(
         fits=(tool_use.ID,),
         speaks_for=(
-            all_flat(*POLICY, so="the policy is what it was, so look at what it acts on"),
+            all_flat(*POLICY_METRICS, so="the policy is what it was, so look at what it acts on"),
             went("tools/failure_frequency", "up", unless=tool_failures.ID),
         ),
         against=(went("tools/failure_frequency", "flat", so="tools work as before", below=0.5),),

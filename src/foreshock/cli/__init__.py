@@ -12,8 +12,10 @@ from foreshock.cli.collect import collect
 from foreshock.cli.compare import compare
 from foreshock.cli.demo import demo
 from foreshock.cli.diagnose import diagnose
+from foreshock.cli.explain import explain
 from foreshock.cli.inspect import inspect
 from foreshock.cli.report import report
+from foreshock.cli.rules import list_rules
 from foreshock.cli.watch import watch
 
 
@@ -23,5 +25,5 @@ def main() -> None:
     """Early warning for agent RL: watches the tail of per-token log-ratios where tool-using agents break first."""
 
 
-for command in (collect, compare, demo, diagnose, inspect, report, watch):
+for command in (collect, compare, demo, diagnose, explain, inspect, list_rules, report, watch):
     main.add_command(command)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from foreshock.cli.shared import CANNOT_JUDGE, EXIT_CODES, FINDINGS, OK, errors_shown, print_document
+from foreshock.cli.shared import CANNOT_JUDGE, EXIT_CODES, FINDINGS, OK, RULES, errors_shown, print_document
 
 if TYPE_CHECKING:
     from foreshock.diagnosis import Diagnosis
@@ -24,15 +24,27 @@ if TYPE_CHECKING:
     show_default=True,
     help="Lowest severity that gives exit code 1.",
 )
-def diagnose(runs: tuple[Path, ...], as_json: bool, fail_on: str) -> None:
+@RULES
+@click.option("--select", multiple=True, metavar="RULE", help="Ask only this rule; repeatable.")
+@click.option("--ignore", multiple=True, metavar="RULE", help="Do not ask this rule; repeatable.")
+def diagnose(
+    runs: tuple[Path, ...],
+    as_json: bool,
+    fail_on: str,
+    rules: tuple[Path, ...],
+    select: tuple[str, ...],
+    ignore: tuple[str, ...],
+) -> None:
     """Say what is wrong with runs.
 
     And how sure that is, what it excludes, what to try, and which check would tell more.
     """
     with errors_shown():
-        from foreshock.diagnosis import diagnose as diagnose_path
+        from foreshock.diagnosis import diagnose_by
+        from foreshock.plugins import load_rules
 
-        found = [diagnose_path(path) for path in runs]
+        chosen = load_rules(rules, select=select, ignore=ignore)
+        found = [diagnose_by(path, chosen) for path in runs]
         if as_json:
             print_document({"schema": 1, "runs": [diagnosis.to_dict() for diagnosis in found]})
         else:

@@ -19,6 +19,13 @@ Exit codes:
   3  cannot judge
 """
 
+RULES = click.option(
+    "--rules",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help="File of further rules, .toml or .py; repeatable.",
+)
+
 RUN = click.argument("run", type=click.Path(path_type=Path))
 
 

@@ -21,6 +21,7 @@ from foreshock.live import counters, top_tokens
 from foreshock.live.counters import StepCounters
 from foreshock.live.merge import PendingSum, worker_rank
 from foreshock.live.top_tokens import TopTokens
+from foreshock.plugins import Rule
 from foreshock.rules.finding import SEVERITIES, Finding
 from foreshock.run import Block, EncodedSketches, Run, RunWriter, utc_now
 from foreshock.sketch.device import DeviceSketch, unpack
@@ -47,15 +48,17 @@ def guarded(method: Callable[Concatenate[Monitor, P], None]) -> Callable[Concate
 class MonitorConfig:
     """How a run is watched.
 
-    ``pairs`` are all pairs that could appear, ``slices`` the built-in slices and then the user's. ``stop_on`` is the
-    severity at which training is asked to stop, or None. ``on_finding`` is called on rank 0 with every new finding.
-    ``on_notice`` is called on rank 0 with what turns out to be unwatchable. ``decode`` gives the text of a token id.
+    ``pairs`` are all pairs that could appear, ``slices`` the built-in slices and then the user's. ``rules`` judge the
+    run, all installed ones when None. ``stop_on`` is the severity at which training is asked to stop, or None.
+    ``on_finding`` is called on rank 0 with every new finding, ``on_notice`` with what turns out to be unwatchable.
+    ``decode`` gives the text of a token id.
     ``tools`` are the names behind the numbers of :attr:`TokenBatch.tools`, the same on every worker.
     """
 
     pairs: tuple[str, ...]
     slices: tuple[str, ...] = SLICES
     steps_per_block: int = 10
+    rules: tuple[Rule, ...] | None = None
     stop_on: str | None = None
     on_finding: Callable[[Finding], None] | None = None
     on_notice: Callable[[Mapping[str, str]], None] | None = None
@@ -93,7 +96,7 @@ class Monitor:
     def _remember_findings(self) -> None:
         """Note what a resumed run was warned of already, so that it is neither said again nor a new reason to stop."""
         if self.run.blocks:
-            self.diagnosis = diagnose_run(self.run)
+            self.diagnosis = diagnose_run(self.run, self.config.rules)
             self._raised = {_key(finding): _rank(finding.severity) for finding in self.diagnosis.findings}
 
     @guarded
@@ -305,7 +308,7 @@ class Monitor:
     def _judge(self) -> None:
         if self._writer is None:
             return
-        self.diagnosis = diagnose_run(self.run)
+        self.diagnosis = diagnose_run(self.run, self.config.rules)
         for finding in self.diagnosis.findings:
             severity = _rank(finding.severity)
             if severity <= self._raised.get(_key(finding), -1):

@@ -22,6 +22,10 @@ from foreshock.run import Run
 
 ID = "entropy-change"
 
+NEEDS = "entropy"
+
+SEVERITIES = ("note", "warning", "critical")
+
 HALF, DOUBLE = 0.5, 2.0
 """Late over early level: below the first is a collapse, above the second an explosion (heuristic)."""
 

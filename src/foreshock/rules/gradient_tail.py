@@ -23,6 +23,10 @@ from foreshock.run import Run
 
 ID = "gradient-instability"
 
+NEEDS = "grad_norm"
+
+SEVERITIES = ("warning", "critical")
+
 QUANTILE = 0.9
 
 STRETCH = 20

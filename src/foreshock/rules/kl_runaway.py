@@ -24,6 +24,10 @@ from foreshock.run import Run
 
 ID = "kl-runaway"
 
+NEEDS = "kl"
+
+SEVERITIES = ("note", "warning", "critical")
+
 WARNING, CRITICAL = 3.0, 5.0
 """Late over early level (heuristic)."""
 

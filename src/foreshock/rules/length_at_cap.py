@@ -22,6 +22,10 @@ from foreshock.run import Run
 
 ID = "length-at-cap"
 
+NEEDS = "completions/clipped_ratio"
+
+SEVERITIES = ("note", "warning", "critical")
+
 KEY = "completions/clipped_ratio"
 
 NEARLY_ALL = 0.9

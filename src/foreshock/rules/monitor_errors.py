@@ -15,6 +15,10 @@ from foreshock.run import Run
 
 ID = "monitor-errors"
 
+NEEDS = "blocks or notices of foreshock.watch"
+
+SEVERITIES = ("note",)
+
 
 def check(run: Run) -> RuleResult:
     """Report the errors that the watch counted, as a note."""

@@ -16,6 +16,10 @@ from foreshock.run import Run
 
 ID = "no-comparator"
 
+NEEDS = "nothing"
+
+SEVERITIES = ()
+
 NO_COMPARATOR = "no reference, old or rollout log-probabilities exist, so there is no log-ratio to watch."
 SET_ONE = "Set beta > 0, train with a PEFT adapter, or pass ref_model= to foreshock.watch."
 

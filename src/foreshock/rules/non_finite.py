@@ -21,6 +21,10 @@ from foreshock.run import Run
 
 ID = "non-finite-values"
 
+NEEDS = "blocks of foreshock.watch, or loss, reward, grad_norm"
+
+SEVERITIES = ("note", "warning", "critical")
+
 TENSORS = ("rollout", "old", "ref", "advantages", "policy")
 """In the order in which a step computes them, so that a tie within one step names the cause, not the echo."""
 

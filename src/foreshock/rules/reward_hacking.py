@@ -31,6 +31,10 @@ from foreshock.run import Run
 
 ID = "reward-without-progress"
 
+NEEDS = "reward, and its parts or eval_reward"
+
+SEVERITIES = ("note", "warning")
+
 REWARDS = re.compile(r"reward(/(?!std$)[^/]+)?|rewards/.+/mean")
 EVALUATIONS = re.compile(r"eval_(reward|rewards/.+/mean)")
 DERIVED = re.compile(r"std|minus|diff|advantage|total_")

@@ -31,6 +31,10 @@ from foreshock.run import Run
 
 ID = "post-tool-tail-growth"
 
+NEEDS = "blocks of foreshock.watch with a pair of policies, text-only and post-tool tokens"
+
+SEVERITIES = ("note", "warning", "critical")
+
 
 def check(run: Run) -> RuleResult:
     """Judge the growth of the post-tool tail against the text-only contrast, on the pair of :attr:`Run.pair`.

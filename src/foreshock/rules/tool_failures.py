@@ -21,6 +21,10 @@ from foreshock.run import Run
 
 ID = "tool-failures"
 
+NEEDS = "tools/failure_frequency"
+
+SEVERITIES = ("warning", "critical")
+
 KEY = "tools/failure_frequency"
 
 RISE, RISEN, MOST = 0.3, 0.5, 0.9

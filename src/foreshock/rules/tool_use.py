@@ -21,6 +21,10 @@ from foreshock.run import Run
 
 ID = "tool-use-collapse"
 
+NEEDS = "tools/call_frequency"
+
+SEVERITIES = ("warning", "critical")
+
 KEY = "tools/call_frequency"
 
 NON_TRIVIAL = 0.1

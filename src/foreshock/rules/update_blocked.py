@@ -22,6 +22,10 @@ from foreshock.run import Run
 
 ID = "update-blocked"
 
+NEEDS = "grad_norm and reward_std"
+
+SEVERITIES = ("warning", "critical")
+
 SPREAD = 1e-3
 """reward_std, as a share of |reward|, from which on there is a signal (heuristic)."""
 

@@ -35,6 +35,10 @@ from foreshock.run import Run
 
 ID = "zero-learning-signal"
 
+NEEDS = "frac_reward_zero_std, or reward_std"
+
+SEVERITIES = ("note", "warning", "critical")
+
 SHARE, STD = "frac_reward_zero_std", "reward_std"
 
 NEARLY_ALL = 0.98

@@ -6,7 +6,7 @@ import atexit
 import logging
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -30,6 +30,7 @@ from foreshock.batch import PAIRS, SLICES
 from foreshock.errors import AlreadyWatched, InputError, UnsupportedTrainer
 from foreshock.live.merge import worker_rank
 from foreshock.live.monitor import Monitor, MonitorConfig
+from foreshock.plugins import Rule, load_rules
 from foreshock.rules.finding import SEVERITIES, Finding
 from foreshock.run import Run, RunWriter, prepare_directory, read_run_directory
 from foreshock.views import report, terminal
@@ -51,11 +52,12 @@ class ForeshockCallback(TrainerCallback):
         slices: names of the user-defined slices.
         ref_model: reference model for a trainer that has none; a twelfth of the rows is scored under it.
         on_finding: called on rank 0 with every new finding.
+        rules: rules beside the built-in and installed ones, or files of rules; see docs/plugins.md.
         stop_on: severity (``warning`` or ``critical``) at which training is asked to stop; never by default.
         write_report: write ``report.html`` into the run directory when training ends.
 
     Raises:
-        InputError: an argument has a value that cannot be used.
+        InputError: an argument has a value that cannot be used, or a rule cannot be used.
         RunDirectoryError: ``run_dir`` is a file or cannot be written to.
     """
 
@@ -68,10 +70,12 @@ class ForeshockCallback(TrainerCallback):
         slices: Sequence[str] = (),
         ref_model: Any | None = None,
         on_finding: Callable[[Finding], None] | None = None,
+        rules: Iterable[Rule | str | os.PathLike[str]] = (),
         stop_on: str | None = None,
         write_report: bool = True,
     ) -> None:
         _check_arguments(steps_per_block, slice_fn, slices, stop_on)
+        judges = load_rules(rules)
         self.folder = prepare_directory(run_dir)
         self.monitor: Monitor | None = None
         self._trainer: Any = None
@@ -87,6 +91,7 @@ class ForeshockCallback(TrainerCallback):
             pairs=PAIRS,
             slices=(*SLICES, *slices),
             steps_per_block=steps_per_block,
+            rules=judges,
             stop_on=stop_on,
             on_finding=self._announce,
             on_notice=terminal.print_notices,

@@ -1,0 +1,33 @@
+"""``foreshock explain``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from foreshock.cli.shared import RULES, errors_shown, print_document
+
+
+@click.command()
+@click.argument("rule")
+@RULES
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")
+def explain(rule: str, rules: tuple[Path, ...], as_json: bool) -> None:
+    """Show the page of a rule.
+
+    What it looks for, why that matters, where it errs, an example, and references.
+    """
+    with errors_shown():
+        from foreshock.plugins import find_rule, load_rules
+        from foreshock.rules.page import page_of
+
+        page = page_of(find_rule(load_rules(rules), rule))
+        if as_json:
+            print_document({"schema": 1, "rule": page.to_dict()})
+        else:
+            from rich.console import Console
+
+            from foreshock.views import pages as view
+
+            Console().print(view.render_page(page))
