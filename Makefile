@@ -34,6 +34,11 @@ test-trl: setup
 	PYTHONPATH=build/trl-1.14 $(BIN)/python -m pytest tests/adapters
 	TRITON_INTERPRET=1 PYTHONPATH=build/trl-1.15 $(BIN)/python -m pytest tests/adapters/test_grpo.py
 
+# Files that wandb, MLflow and Trackio write; they weigh 200 MB, and reading their files needs none of them.
+test-trackers: setup
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[test-trackers]'
+	$(BIN)/python -m pytest tests/sources/test_sources_trackers.py
+
 bench: setup
 	$(BIN)/python benchmarks/sketch.py
 	$(BIN)/python benchmarks/detect.py --quick

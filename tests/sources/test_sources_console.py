@@ -138,6 +138,6 @@ def test_a_line_printed_twice_counts_once(written: Written) -> None:
 
 def test_text_without_a_record(written: Written) -> None:
     with pytest.raises(
-        ReadError, match=r"is text.*Expected one of: trainer_state.json,.* JSONL metrics, CSV.*console log"
+        ReadError, match=r"is text.*Expected one of: .*trainer_state.json, .*JSONL metrics, CSV.*console log"
     ):
         open_run(written("A story.\nIt has steps, but no numbers.\n{'a': 1}\n"))

@@ -63,7 +63,7 @@ def test_a_path_that_does_not_exist(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_a_run_says_what_it_holds(tmp_path: Path) -> None:
-    with pytest.raises(ReadError, match=r"no run.json, no trainer_state.json,.* no metrics.jsonl, but no file"):
+    with pytest.raises(ReadError, match=r"no run.json, .*no log with a row of training at its start, but no file"):
         open_run(tmp_path)
     (tmp_path / "train.log").write_text("x")
     with pytest.raises(ReadError, match=r"but train.log\. Pass the folder of a run"):

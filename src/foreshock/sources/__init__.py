@@ -10,7 +10,9 @@ import numpy as np
 
 from foreshock.errors import ReadError
 from foreshock.run import Run
-from foreshock.sources import formats
+from foreshock.sources import database
+from foreshock.sources.find import find_runs, open_folder
+from foreshock.sources.formats import read_file
 
 
 def open_run(path: str | os.PathLike[str]) -> Run:
@@ -24,14 +26,14 @@ def open_run(path: str | os.PathLike[str]) -> Run:
     """
     place = Path(path)
     try:
-        is_folder, is_there = place.is_dir(), place.exists()
+        is_folder, is_there = place.is_dir(), place.exists() or database.run_in(place) is not None
     except (OSError, ValueError) as error:  # a name too long, or with a NUL byte in it
         raise ReadError(
             f"{str(place)!r} is no usable path ({error}). Pass a log file or the folder of a run."
         ) from error
     if not is_there:
         raise ReadError(f"{str(place)!r} does not exist. Pass a log file or the folder of a run.")
-    return formats.read_folder(place) if is_folder else formats.read_file(place)
+    return open_folder(place) if is_folder else read_file(place)
 
 
 def describe(run: Run) -> dict[str, Any]:
@@ -65,4 +67,4 @@ def _distinct_steps(run: Run) -> int:
     return len(np.unique(np.concatenate(list(arrays.values())))) if arrays else 0
 
 
-__all__ = ["describe", "open_run"]
+__all__ = ["describe", "find_runs", "open_run"]

@@ -55,12 +55,65 @@ def chunks(path: Path, skipped: Counter[str]) -> Iterator[bytes]:
     Raises:
         ReadError: the file cannot be opened or read.
     """
+    decoder = None
+    for position, chunk in enumerate(raw_chunks(path, skipped)):
+        if position == 0 and chunk.startswith(_UTF16):
+            decoder = codecs.getincrementaldecoder("utf-16")(errors="replace")
+        yield chunk if decoder is None else decoder.decode(chunk).encode("utf-8", "replace")
+
+
+def raw_chunks(path: Path, skipped: Counter[str]) -> Iterator[bytes]:
+    """Yield the uncompressed bytes in pieces, as :func:`chunks` does, but leave UTF-16 as it is.
+
+    Raises:
+        ReadError: the file cannot be opened or read.
+    """
+    damaged: tuple[type[Exception], ...] = (EOFError, zlib.error, gzip.BadGzipFile, *_zstd_errors())
     with open_stream(path) as stream:
-        decoder = None
-        for position, chunk in enumerate(_raw_chunks(stream, path, skipped)):
-            if position == 0 and chunk.startswith(_UTF16):
-                decoder = codecs.getincrementaldecoder("utf-16")(errors="replace")
-            yield chunk if decoder is None else decoder.decode(chunk).encode("utf-8", "replace")
+        # read1 hands over what was decompressed before a torn end; read would lose it.
+        read = getattr(stream, "read1", stream.read)
+        while True:
+            try:
+                chunk = read(_CHUNK)
+            except damaged:
+                skipped[TORN_END] += 1
+                return
+            except OSError as error:
+                raise ReadError(
+                    f"{str(path)!r} cannot be read ({error.strerror or error}). Copy it and retry."
+                ) from error
+            if not chunk:
+                return
+            yield chunk
+
+
+class Bytes:
+    """The uncompressed bytes of a file, handed out in the lengths that a binary format asks for."""
+
+    def __init__(self, path: Path, skipped: Counter[str]) -> None:
+        self._chunks = raw_chunks(path, skipped)
+        self._held = b""
+        self._at = 0
+
+    def read(self, size: int) -> bytes:
+        """Return the next ``size`` bytes; fewer only at the end of the file.
+
+        Raises:
+            ReadError: the file cannot be opened or read.
+        """
+        missing = size - (len(self._held) - self._at)
+        if missing > 0:
+            parts = [self._held[self._at :]]
+            while missing > 0 and (chunk := next(self._chunks, b"")):
+                parts.append(chunk)
+                missing -= len(chunk)
+            self._held, self._at = b"".join(parts), 0
+        start, self._at = self._at, min(self._at + size, len(self._held))
+        return self._held[start : self._at]
+
+    def give_back(self, unused: bytes) -> None:
+        """Put bytes back, to be read next."""
+        self._held, self._at = unused + self._held[self._at :], 0
 
 
 def head(path: Path, skipped: Counter[str], size: int = 2**16) -> bytes:
@@ -114,23 +167,6 @@ def _without_blanks(pieces: list[bytes]) -> Iterator[bytes]:
     for piece in pieces:
         if piece and not piece.isspace():
             yield piece
-
-
-def _raw_chunks(stream: BinaryIO, path: Path, skipped: Counter[str]) -> Iterator[bytes]:
-    damaged: tuple[type[Exception], ...] = (EOFError, zlib.error, gzip.BadGzipFile, *_zstd_errors())
-    # read1 hands over what was decompressed before a torn end; read would lose it.
-    read = getattr(stream, "read1", stream.read)
-    while True:
-        try:
-            chunk = read(_CHUNK)
-        except damaged:
-            skipped[TORN_END] += 1
-            return
-        except OSError as error:
-            raise ReadError(f"{str(path)!r} cannot be read ({error.strerror or error}). Copy it and retry.") from error
-        if not chunk:
-            return
-        yield chunk
 
 
 def _zstd_stream(file: BinaryIO, path: Path) -> BinaryIO:

@@ -46,6 +46,16 @@ _METRICS.update(*(ALIASES[name] for name in _METRICS & ALIASES.keys()))
 """Keys by which a dict or a JSON object is taken for a row of training, not for a configuration."""
 
 
+def holds_row(start: bytes) -> bool:
+    """Say whether a row of training stands among these lines."""
+    shapes = {shape: Rows() for shape in (DICT, VERL, JSON, PAIRS)}
+    for line in start.replace(b"\r", b"\n").split(b"\n"):
+        _take_line(line, shapes, Counter())
+        if any(rows.count for rows in shapes.values()):
+            return True
+    return False
+
+
 def read(path: Path) -> Run:
     """Read a console log, line by line.
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from foreshock.errors import ReadError
 from foreshock.run import Run
 from foreshock.sources import compressed
+from foreshock.sources.keys import is_step
 from foreshock.sources.rows import Rows, number
 
 FORMAT = "CSV"
@@ -25,6 +26,13 @@ def looks_like(start: bytes) -> bool:
     names, *rows = (_cells(line, delimiter) for line in lines)
     fitting = [cells for cells in rows if len(cells) == len(names) and any(map(_is_number, cells))]
     return len(names) > 1 and _is_header(names) and 2 * len(fitting) >= len(rows)
+
+
+def has_steps(start: bytes) -> bool:
+    """Say whether a column counts steps: a table that nobody named is otherwise no log of a run."""
+    header = next((line for line in start.replace(b"\r", b"\n").split(b"\n") if _is_content(line)), b"")
+    names = compressed.text(header)
+    return looks_like(start) and any(map(is_step, _cells(names, _delimiter(names))))
 
 
 def read(path: Path) -> Run:

@@ -13,7 +13,18 @@ from typing import Generic, TypeVar
 
 from foreshock.errors import ReadError
 from foreshock.run import Run, read_run_directory
-from foreshock.sources import compressed, console, csv_table, dumps, jsonl, trainer_state
+from foreshock.sources import (
+    compressed,
+    console,
+    csv_table,
+    database,
+    dumps,
+    jsonl,
+    mlflow,
+    tensorboard,
+    trainer_state,
+    wandb,
+)
 
 Seen = TypeVar("Seen", bytes, Path)
 
@@ -23,28 +34,40 @@ METRICS = "metrics.jsonl"
 
 @dataclass(frozen=True, slots=True)
 class Format(Generic[Seen]):
-    """A reader, and the test that says whether to try it: of the first 64 kB of a file, or of a folder."""
+    """A reader, and the test that says whether to try it: of the first 64 kB of a file, or of a folder.
+
+    ``runs``: the paths of the runs at a place that may hold several. ``holds_run``: a stricter test, for files that
+    were found in a folder and that nobody named. ``certain``: nothing else passes the test, so that what this reader
+    raises is the answer.
+    """
 
     name: str
     looks_like: Callable[[Seen], bool]
     read: Callable[[Path], Run]
+    runs: Callable[[Path], list[Path]] = lambda path: [path]
+    holds_run: Callable[[Seen], bool] | None = None
     certain: bool = False
-    """The test leaves no doubt, so that no other reader is tried when this one fails."""
 
 
 FILES: tuple[Format[bytes], ...] = (
-    Format("trainer_state.json", trainer_state.looks_like, trainer_state.read),
+    Format(tensorboard.FORMAT, tensorboard.looks_like, tensorboard.read, certain=True),
+    Format(wandb.FORMAT, wandb.looks_like, wandb.read, certain=True),
+    Format(database.FORMAT, database.looks_like, database.read, database.run_paths, certain=True),
+    Format(trainer_state.FORMAT, trainer_state.looks_like, trainer_state.read),
     Format("token dump", dumps.looks_like, dumps.read, certain=True),
-    Format("JSONL metrics", jsonl.looks_like, jsonl.read),
-    Format("CSV with a header", csv_table.looks_like, csv_table.read),
-    Format("console log", lambda start: True, console.read),
+    Format(jsonl.FORMAT, jsonl.looks_like, jsonl.read, holds_run=console.holds_row),
+    Format("CSV with a header", csv_table.looks_like, csv_table.read, holds_run=csv_table.has_steps),
+    Format("console log", lambda start: True, console.read, holds_run=console.holds_row),
 )
 """Most particular first; of those that fit, the first that finds rows is taken. Any text may be a console log."""
 
 FOLDERS: tuple[Format[Path], ...] = (
     Format("run.json", lambda folder: (folder / "run.json").is_file(), read_run_directory),
-    Format(trainer_state.FILE, lambda folder: bool(trainer_state.states_in(folder)), trainer_state.read_folder),
+    Format(trainer_state.FILE, trainer_state.has_states, trainer_state.read_folder, trainer_state.run_paths),
+    Format(wandb.PATTERN, wandb.has_file, wandb.read_folder),
+    Format(tensorboard.PATTERN, tensorboard.has_events, tensorboard.read_folder),
     Format("token dump", lambda folder: dumps.find(folder) is not None, dumps.read),
+    Format("MLflow run", mlflow.is_run, mlflow.read_folder),
     Format(METRICS, lambda folder: (folder / METRICS).is_file(), lambda folder: read_file(folder / METRICS)),
 )
 """Most particular first, each named by what it is recognised by; the first that fits is taken."""
@@ -56,6 +79,9 @@ def read_file(path: Path) -> Run:
     Raises:
         ReadError: the file is empty or cannot be opened, or no reader finds rows; the formats tried are named.
     """
+    inside = database.run_in(path)
+    if inside is not None:
+        return database.read(*inside)
     damage: Counter[str] = Counter()
     start = compressed.head(path, damage)
     if not start.strip(b"\0 \t\r\n"):
@@ -74,29 +100,6 @@ def read_file(path: Path) -> Run:
     raise ReadError(
         f"{str(path)!r} {kind} that starts with {start[:24]!r}, in which no training log was found. "
         f"Expected one of: {_listed()}. Pass such a file, or the folder of a run. Tried: {' '.join(reasons)}"
-    )
-
-
-def read_folder(folder: Path) -> Run:
-    """Read a folder with the reader of the first format that it fits.
-
-    Raises:
-        ReadError: the folder cannot be listed, fits no format, or cannot be read as the one it fits.
-    """
-    try:
-        for source in FOLDERS:
-            if source.looks_like(folder):
-                return source.read(folder)
-        files = sorted(entry.name for entry in folder.iterdir() if entry.is_file())
-    except OSError as error:
-        raise ReadError(
-            f"{str(folder)!r} cannot be listed ({error.strerror or error}). Pass a readable folder."
-        ) from error
-    listed = ", ".join(files[:8]) + (", …" if len(files) > 8 else "") or "no file"
-    sought = ", ".join(f"no {source.name}" for source in FOLDERS)
-    raise ReadError(
-        f"{str(folder)!r} holds no run: {sought}, but {listed}. "
-        "Pass the folder of a run, a folder of checkpoints, or one log file."
     )
 
 

@@ -81,6 +81,11 @@ def is_step(key: str) -> bool:
     return key.lower() in STEP_KEYS
 
 
+def is_measurement(key: str) -> bool:
+    """Say whether a key is neither a step nor one of the times that W&B adds to each row."""
+    return not is_step(key) and key not in ("_timestamp", "_runtime")
+
+
 def is_evaluation(keys: Collection[str]) -> bool:
     """Say whether a row of these keys comes from an evaluation, so that it counts no training step."""
     named = [key for key in keys if not is_step(key) and _meaning(key)[0] != "epoch"]

@@ -10,7 +10,7 @@ import math
 import re
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from foreshock.run import Run, Series
-from foreshock.sources.keys import STEP_KEYS, canonical_names, is_evaluation, is_step
+from foreshock.sources.keys import STEP_KEYS, canonical_names, is_evaluation, is_measurement, is_step
 
 MOST_VALUES = 22_000_000
 """Values held, 8 bytes each. Beyond it every second row of the largest tables is left out and counted."""
@@ -73,6 +73,19 @@ def _text_number(value: str) -> float | None:
         return float(stripped)
     except ValueError:
         return _WORDS.get(stripped.lower())
+
+
+def joined(points: Iterable[tuple[Any, Any, Any]]) -> Iterator[dict[str, Any]]:
+    """Join values ``(step, key, value)`` to rows with a ``_step``: those of a step that follow each other are one."""
+    row: dict[str, Any] = {}
+    for step, key, value in points:
+        if key in row or row.get("_step") != step:
+            if row:
+                yield row
+            row = {"_step": step}
+        row[str(key)] = value
+    if row:
+        yield row
 
 
 class Table:
@@ -439,7 +452,7 @@ def _fill(run: Run, placed: list[_Placed], step_key: str | None) -> dict[str, st
 
 
 def _value_keys(table: Table) -> int:
-    return sum(not is_step(key) for key in table.keys)
+    return sum(map(is_measurement, table.keys))
 
 
 def _series(name: str, parts: list[tuple[_Placed, str]]) -> Series:
@@ -455,8 +468,9 @@ def _series(name: str, parts: list[tuple[_Placed, str]]) -> Series:
     last = np.append(ordered[1:] != ordered[:-1], True)
     replaced, offset = order[~last], 0
     if len(replaced):
-        for part, _ in parts:
+        for part, key in parts:
             inside = replaced[(replaced >= offset) & (replaced < offset + len(part.steps))]
-            part.count_replaced(inside - offset)
+            if is_measurement(key):
+                part.count_replaced(inside - offset)
             offset += len(part.steps)
     return Series.of(name, ordered[last], values[order[last]])

@@ -59,6 +59,19 @@ def states_in(folder: Path) -> list[Path]:
     return own + sorted(path for path in folder.glob(f"*/{FILE}") if path.is_file())
 
 
+def has_states(folder: Path) -> bool:
+    """Say whether this is a checkpoint or a folder of checkpoints, and not one of several such folders."""
+    if (folder / FILE).is_file():
+        return True
+    return bool(states_in(folder)) and not any(path.is_file() for path in folder.glob(f"*/*/{FILE}"))
+
+
+def run_paths(folder: Path) -> list[Path]:
+    """Return the folder itself when its states are of one run, else the folders of all states."""
+    firsts = {rows[:1] for rows in map(tuple, _digests(states_in(folder)).values())}
+    return [folder] if len(firsts) <= 1 else [path.parent for path in states_in(folder)]
+
+
 def read_folder(folder: Path) -> Run:
     """Read a checkpoint or a folder of checkpoints. States that are prefixes of each other are one run.
 
@@ -68,11 +81,8 @@ def read_folder(folder: Path) -> Run:
     Raises:
         ReadError: no state can be read, or the folder holds states of different runs.
     """
-    digests: dict[Path, list[int]] = {}
     paths = states_in(folder)
-    for path in paths:
-        with contextlib.suppress(ReadError):
-            digests[path] = _digest(_load(path))  # the rows of one state at a time, not of all checkpoints
+    digests = _digests(paths)
     if not digests:
         raise ReadError(f"{str(folder)!r} holds {len(paths)} {FILE}, of which none can be read. Pass a whole one.")
     longest = max(digests, key=lambda path: len(digests[path]))
@@ -161,6 +171,13 @@ def _whole_rows(decoded: str, position: int) -> Iterator[Any]:
             return
 
 
-def _digest(state: State) -> list[int]:
-    """Return a hash a row, of its text, since a NaN does not equal itself."""
-    return [hash(repr(row)) for row in state.history]
+def _digests(paths: list[Path]) -> dict[Path, list[int]]:
+    """Return a hash a row for each state that can be read: of the row's text, since a NaN does not equal itself.
+
+    One state at a time is in memory.
+    """
+    digests = {}
+    for path in paths:
+        with contextlib.suppress(ReadError):
+            digests[path] = [hash(repr(row)) for row in _load(path).history]
+    return digests
