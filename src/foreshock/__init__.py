@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from foreshock.run import Run
     from foreshock.sketch import LogRatioSketch
     from foreshock.sources import open_run
+    from foreshock.traces.log import TraceLog
 
 __version__ = "0.1.0"
 
@@ -22,6 +23,7 @@ _HOME = {
     "ForeshockCallback": "foreshock.adapters.trl",
     "LogRatioSketch": "foreshock.sketch",
     "Run": "foreshock.run",
+    "TraceLog": "foreshock.traces.log",
     "diagnose": "foreshock.diagnosis",
     "open_run": "foreshock.sources",
     "watch": "foreshock.adapters.trl",
@@ -32,6 +34,7 @@ __all__ = [
     "ForeshockCallback",
     "LogRatioSketch",
     "Run",
+    "TraceLog",
     "__version__",
     "diagnose",
     "open_run",

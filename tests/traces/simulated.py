@@ -28,15 +28,25 @@ def sentence(rng: random.Random, words: int) -> str:
     return " ".join(rng.choice(WORDS) for _ in range(words)).capitalize() + "."
 
 
+def call(rng: random.Random) -> dict[str, Any]:
+    """Make a call; no two tools take the same arguments, and one takes none at times."""
+    name = rng.choice(TOOLS)
+    arguments: dict[str, Any] = {"q": sentence(rng, rng.randint(2, 5))}
+    if name == "read_file":
+        arguments = {"path": sentence(rng, 3), "line": rng.randint(1, 9)}
+    if name == "run_tests":
+        arguments = {"names": [sentence(rng, 2) for _ in range(rng.randint(1, 3))]} if rng.random() < 0.8 else {}
+    return {"name": name, "arguments": arguments}
+
+
 def row(rng: random.Random, step: int, prompt: str, skill: float) -> dict[str, Any]:
     """Make one healthy episode: some calls, a few of which fail, some that are asked again, and an answer."""
     messages: list[dict[str, Any]] = [{"role": "user", "content": prompt}]
     calls = rng.choice((0, 1, 2, 2, 3, 3, 4, 6))
     for place in range(calls):
-        arguments = {"q": sentence(rng, rng.randint(2, 5))}
+        function = call(rng)
         if place and rng.random() < 0.08:
-            arguments = messages[1]["tool_calls"][0]["function"]["arguments"]
-        function = {"name": rng.choice(TOOLS), "arguments": arguments}
+            function = messages[1]["tool_calls"][0]["function"]
         called = {"id": f"c{place}", "type": "function", "function": function}
         messages.append({"role": "assistant", "content": sentence(rng, 12), "tool_calls": [called]})
         failed = rng.random() < 0.1

@@ -25,7 +25,7 @@ def failing_tools(row: dict[str, Any], rng: random.Random, progress: float) -> N
 
 
 def tools_that_begin_to_fail(row: dict[str, Any], rng: random.Random, progress: float) -> None:
-    if progress > 0.6 and rng.random() < 0.3:
+    if progress > 0.6 and rng.random() < 0.6:
         failing_tools(row, rng, progress)
 
 

@@ -10,6 +10,7 @@ import click
 import foreshock
 from foreshock.cli.collect import collect
 from foreshock.cli.compare import compare
+from foreshock.cli.dataset import dataset
 from foreshock.cli.demo import demo
 from foreshock.cli.diagnose import diagnose
 from foreshock.cli.explain import explain
@@ -25,5 +26,5 @@ def main() -> None:
     """Early warning for agent RL: watches the tail of per-token log-ratios where tool-using agents break first."""
 
 
-for command in (collect, compare, demo, diagnose, explain, inspect, list_rules, report, watch):
+for command in (collect, compare, dataset, demo, diagnose, explain, inspect, list_rules, report, watch):
     main.add_command(command)

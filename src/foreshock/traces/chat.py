@@ -16,6 +16,7 @@ OBSERVATION_ROLES = ("tool", "function", "environment", "observation", "ipython"
 _CALL = re.compile(r"<tool_call>(.*?)(?:</tool_call>|$)", re.DOTALL)
 _ANSWER = re.compile(r"(?:\n?(?:user|tool)\n)?<tool_response>(.*?)(?:</tool_response>|$)", re.DOTALL)
 _THOUGHT = re.compile(r"<think>.*?(?:</think>|$)", re.DOTALL)
+_HALF_PAIR = re.compile("[\ud800-\udfff]")
 _MARKUP = re.compile(r"<\|(?:im_start|im_end|endoftext|eot_id)\|>")
 _NAMED = re.compile(r"\b([A-Z][A-Za-z]*(?:Error|Exception|Timeout|Expired|Interrupt))\b")
 _STARTS = re.compile(
@@ -73,6 +74,8 @@ def calls_of(messages: Sequence[Mapping[str, Any]]) -> tuple[list[ToolCall], int
             if open_calls:
                 _, index = open_calls.pop(named[0] if named else 0)
                 calls[index] = answered(calls[index], part["content"], part.get("error"))
+        elif part.get("parse_error"):
+            errors += 1
         elif part["role"] == "assistant":
             for call in part.get("tool_calls", ()):
                 arguments = call["function"]["arguments"]
@@ -125,9 +128,9 @@ def error_kind(error: str) -> str:
 
 
 def as_text(value: Any) -> str:
-    """Return a value as text: text as it is, the text of content parts, anything else as JSON; "" for None."""
+    """Return a value as text: text without halves of surrogate pairs, content parts, else JSON; "" for None."""
     if isinstance(value, str):
-        return value
+        return _HALF_PAIR.sub("\ufffd", value)
     if value is None:
         return ""
     if isinstance(value, list) and value and all(isinstance(part, dict) and "type" in part for part in value):

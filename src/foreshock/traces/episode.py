@@ -47,7 +47,8 @@ class Episode:
     after it began. ``is_text``: the trace held plain text, one message each. ``group``: what is equal for attempts at
     the same prompt. ``success`` and ``reward``: labels, None when the trace has none. ``termination``: one of the
     words above, "" when unknown. ``step``: the optimizer step. ``tokens`` and ``cost``: of the whole episode.
-    ``parse_errors``: calls that could not be parsed. ``tools``: the schemas that the policy was given.
+    ``parse_errors``: calls that could not be parsed. ``tools``: the schemas that the policy was given. ``solution``:
+    what a grader compares the answer with.
     """
 
     id: str
@@ -65,6 +66,7 @@ class Episode:
     cost: float | None = None
     parse_errors: int = 0
     tools: Sequence[Any] = ()
+    solution: Any = None
 
     @cached_property
     def turns(self) -> tuple[Mapping[str, Any], ...]:

@@ -55,7 +55,6 @@ class _Draft:
         self.messages: list[dict[str, Any]] = []
         self.start: Mapping[str, Any] = {}
         self.end: Mapping[str, Any] = {}
-        self.parse_errors = 0
         self.failed = False
         self.tokens: list[float] = []
         self.steps: list[Any] = []
@@ -78,13 +77,14 @@ class _Draft:
             self._call(row)
         elif kind == "tool_result":
             self._answer(row)
+        elif kind == PARSE_ERROR:
+            self._say("assistant", as_text(row.get("content")), parse_error=True)
         else:
-            self._say(ROLES.get(kind, "assistant"), as_text(row.get("content")))
-            self.parse_errors += kind == PARSE_ERROR
+            self._say(ROLES[kind], as_text(row.get("content")))
         self._may_call = kind in ("assistant_message", "tool_call")
 
-    def _say(self, role: str, content: str) -> None:
-        self.messages.append({"role": role, "content": content})
+    def _say(self, role: str, content: str, **marks: bool) -> None:
+        self.messages.append({"role": role, "content": content, **marks})
 
     def _call(self, row: Mapping[str, Any]) -> None:
         """Add a call to the message before it, when the policy spoke last, else as a message of its own."""
@@ -122,14 +122,14 @@ class _Draft:
         if not found["termination"]:
             found["termination"] = ERROR if self.failed else "" if self.end else without_end
         group = first_of(self.start, GROUPS)
-        calls, broken = calls_of(response)
+        calls, parse_errors = calls_of(response)
         return Episode(
             id=self.name,
             prompt=prompt,
             response=response,
             calls=calls,
             group=as_text(prompt) if group is None else as_text(group),
-            parse_errors=self.parse_errors + broken,
+            parse_errors=parse_errors,
             tools=self.start["tools"] if isinstance(self.start.get("tools"), list) else (),
             **found,
         )

@@ -21,6 +21,7 @@ REWARDS = ("reward", "score", "total_reward")
 SUCCESSES = ("success", "resolved", "passed", "solved", "is_correct", "correct", "acc")
 TERMINATIONS = ("termination", "termination_reason", "finish_reason", "stop_reason", "exit_status", "exit_reason")
 TOKENS = ("total_tokens", "tokens", "num_tokens", "completion_tokens", "completion_length", "response_length")
+SOLUTIONS = ("solution", "ground_truth", "gts", "expected")
 COSTS = ("total_cost", "cost", "cost_usd")
 INSIDE = ("metadata", "info", "metrics", "usage")
 """Objects of a row whose keys count as the row's own."""
@@ -76,13 +77,14 @@ def labels(row: Mapping[str, Any]) -> dict[str, Any]:
         "step": whole(first_of(row, STEPS)),
         "tokens": whole(first_of(row, TOKENS)),
         "cost": number(first_of(row, COSTS)),
+        "solution": first_of(row, SOLUTIONS),
     }
 
 
 def termination(row: Mapping[str, Any]) -> str:
     """Return why an episode ended, in the words of :mod:`foreshock.traces.episode`; "" when the row does not say."""
-    word = first_of(row, TERMINATIONS)
-    if not isinstance(word, str) or not word.strip():
+    word = as_text(first_of(row, TERMINATIONS))
+    if not word.strip():
         return LENGTH if row.get("truncated") is True else ""
     word = word.strip().lower().replace("-", "_").replace(" ", "_")
     return next((cause for cause, words in _TERMINATIONS if words.search(word)), word)
