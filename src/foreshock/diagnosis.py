@@ -27,6 +27,7 @@ class Diagnosis:
     ``verdict``: the highest severity found; without warnings ``cannot_judge`` when a rule lacked what it needs, and
     ``healthy`` only when every rule could judge. ``aggregates``: loss, reward, entropy and mean KL, as far as logged.
     ``causes``: possible causes, likeliest first. ``excluded``: causes that the run speaks against, with what does.
+    ``judged``: what rules looked at and found in order.
     """
 
     path: Path | None
@@ -37,6 +38,7 @@ class Diagnosis:
     skipped: dict[str, int] = field(default_factory=dict)
     causes: tuple[Cause, ...] = ()
     excluded: tuple[Cause, ...] = ()
+    judged: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the diagnosis as plain values, ready for JSON."""
@@ -46,6 +48,7 @@ class Diagnosis:
             "findings": [finding.to_dict() for finding in self.findings],
             "causes": [cause.to_dict() for cause in self.causes],
             "excluded": [{"name": cause.name, "evidence_against": cause.evidence_against} for cause in self.excluded],
+            "judged": list(self.judged),
             "cannot_judge": [str(reason) for reason in self.cannot_judge],
             "aggregates": {name: asdict(change) for name, change in self.aggregates.items()},
             "skipped": dict(self.skipped),
@@ -106,6 +109,7 @@ def _concluded(run: Run, results: Sequence[RuleResult], failed: int = 0) -> Diag
         skipped=dict(run.skipped) | ({FAILED: failed} if failed else {}),
         causes=causes,
         excluded=excluded,
+        judged=tuple(phrase for result in results for phrase in result.judged),
     )
 
 

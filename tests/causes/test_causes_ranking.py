@@ -1,7 +1,9 @@
 """Simulated failures through all rules: the right cause is first, what looks like it is second or excluded."""
 
 import math
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -177,9 +179,13 @@ def test_the_more_severe_of_two_equal_causes_is_first():
 
 def test_the_tables_know_every_cause_and_only_rules_that_exist():
     built_in = {rule.ID for rule in BUILT_IN}
+    documented = (Path(__file__).parents[2] / "docs" / "causes.md").read_text()
+    assert re.findall(r"^\| ([a-z- ]+) \|", documented, re.MULTILINE) == ["cause", *causes.ALL]
+    assert all(kind in documented for kind in causes.ENGINE_KINDS)
     assert tuple(TABLE) == causes.ALL
     assert set(checks.ALONE) == set(causes.ALL)
     assert all(pair <= set(causes.ALL) and len(pair) == 2 for pair in checks.PAIRS)
+    assert set(checks.KINDS) == set(causes.ENGINE_KINDS)
     for signs in TABLE.values():
         assert set(signs.fits) <= built_in
         assert set(signs.rivals) <= set(causes.ALL)

@@ -51,6 +51,7 @@ def test_stationary_runs_stay_quiet(seed):
     diagnosis = diagnose_run(make_run(seed=seed))
     assert diagnosis.verdict == "healthy"
     assert diagnosis.findings == ()
+    assert "no growth of the post-tool tail beyond the text-only one (policy/ref)" in diagnosis.judged
 
 
 def test_a_drift_that_both_slices_share_is_not_post_tool_growth():

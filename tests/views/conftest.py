@@ -126,6 +126,7 @@ def example_diagnosis(**changes: object) -> Diagnosis:
         ),
         "causes": example_causes(),
         "excluded": (Cause("optimiser instability", evidence_against=("grad_norm is flat (0.5, then 0.51).",)),),
+        "judged": ("no KL runaway (kl)", "all values are finite (loss, reward)"),
         "skipped": {"torn or damaged lines in blocks.jsonl": 2},
     }
     return Diagnosis(**{**fields, **changes})  # type: ignore[arg-type]

@@ -62,7 +62,7 @@ def test_whole_diagnosis(width, make_diagnosis, snapshot) -> None:
 def test_healthy_and_unjudged_runs(width, make_diagnosis, capsys, snapshot) -> None:
     for verdict, gaps in (("healthy", ()), ("cannot_judge", make_diagnosis().cannot_judge)):
         diagnosis = make_diagnosis(verdict=verdict, findings=(), cannot_judge=gaps, skipped={}, path=None)
-        diagnosis = replace(diagnosis, causes=(), excluded=())
+        diagnosis = replace(diagnosis, causes=(), excluded=(), judged=() if gaps else diagnosis.judged)
         terminal.print_verdict(diagnosis, report=None)
         Console(file=sys.stderr, width=width).print(terminal.render_diagnosis(diagnosis))
     assert stripped(capsys.readouterr().err) == snapshot

@@ -6,15 +6,20 @@ from collections.abc import Mapping
 
 from foreshock.causes.cause import Cause
 from foreshock.rules.causes import (
+    ENGINE_DRIFT,
     ENGINE_MISMATCH,
     ENTROPY_COLLAPSE,
     ENVIRONMENT,
     LENGTH_COLLAPSE,
+    MASK_ERROR,
     NUMERICS,
     OPTIMISER,
+    RETOKENISATION,
     REWARD_HACKING,
+    STALE_WEIGHTS,
     SUPPORT_MISMATCH,
     TOOL_USE_COLLAPSE,
+    TRUNCATED_SUPPORT,
     ZERO_SIGNAL,
 )
 
@@ -126,19 +131,19 @@ ALONE: Mapping[str, str] = {
 """Where a pair has no row of its own: what confirms or refutes the cause by itself."""
 
 KINDS: Mapping[str, str] = {
-    "drift": ZERO_RATE + "what stops comes from the updates.",
-    "stale weights": (
+    ENGINE_DRIFT: ZERO_RATE + "what stops comes from the updates.",
+    STALE_WEIGHTS: (
         "Send the weights to the sampler again, reset its caches and score one batch: a difference that falls back was "
         "that of stale weights."
     ),
-    "truncated support": (
+    TRUNCATED_SUPPORT: (
         "Sample one batch without top-p, top-k and min-p: a difference that vanishes was the mass that they cut off."
     ),
-    "re-tokenisation": (
+    RETOKENISATION: (
         "Compare the token ids that were sampled with those that are trained, turn by turn: any difference after a "
         "tool result is re-tokenisation."
     ),
-    "mask error": (
+    MASK_ERROR: (
         "Print one trained row with its mask: tool results inside the mask, or log-probabilities of exactly 0, are a "
         "mask error."
     ),

@@ -9,7 +9,8 @@ from dataclasses import replace
 from foreshock.causes.cause import Cause
 from foreshock.causes.checks import separating_check
 from foreshock.causes.signs import Facts
-from foreshock.causes.table import KINDS, TABLE, Signs
+from foreshock.causes.table import TABLE, Signs
+from foreshock.rules.causes import ENGINE_KINDS
 from foreshock.rules.finding import SEVERITIES, Finding
 from foreshock.run import Run
 
@@ -53,7 +54,7 @@ def _weigh(name: str, facts: Facts) -> Cause:
     against = tuple(filter(None, (sign(facts) for sign in signs.against)))
     return Cause(
         name=name,
-        kind=next((KINDS[finding.rule] for finding in naming if finding.rule in KINDS), ""),
+        kind=next((finding.name for finding in naming if finding.name in ENGINE_KINDS), ""),
         evidence_for=(*map(_said, naming), *map(_said, fitting), *shown),
         evidence_against=against,
         findings=tuple(dict.fromkeys(finding.rule for finding in (*naming, *fitting))),

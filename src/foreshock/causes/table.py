@@ -28,9 +28,6 @@ from foreshock.rules.statements import POLICY_METRICS
 
 MISMATCH = ("sampling/sampling_logp_difference/mean", "sampling/importance_sampling_ratio/mean")
 
-KINDS: Mapping[str, str] = {}
-"""Which kind of engine mismatch a rule tells, by rule."""
-
 
 @dataclass(frozen=True, slots=True)
 class Signs:

@@ -26,5 +26,14 @@ ALL = (
     NUMERICS,
 )
 
+STALE_WEIGHTS = "stale weights"
+ENGINE_DRIFT = "drift"
+TRUNCATED_SUPPORT = "truncated support"
+RETOKENISATION = "re-tokenisation"
+MASK_ERROR = "mask error"
+
+ENGINE_KINDS = (STALE_WEIGHTS, ENGINE_DRIFT, TRUNCATED_SUPPORT, RETOKENISATION, MASK_ERROR)
+"""The kinds of an engine mismatch, as a finding may name itself."""
+
 HIDDEN = "hidden tail growth"
 """The post-tool tail grows while loss, reward, entropy and mean KL, as far as they are logged, do not move."""

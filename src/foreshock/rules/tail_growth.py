@@ -54,7 +54,7 @@ def check(run: Run) -> RuleResult:
         return RuleResult((_note_of_small_growth(run, course, course.small.last_step),))
     if course.alone is not None and course.text_growth >= MINIMUM_GROWTH > course.growth:
         return RuleResult((_note_of_common_drift(run, course, course.alone.last_step),))
-    return RuleResult()
+    return RuleResult(judged=(f"no growth of the post-tool tail beyond the text-only one ({pair})",))
 
 
 def _finding(run: Run, course: TailCourse) -> Finding:

@@ -109,6 +109,8 @@ def render_diagnosis(diagnosis: Diagnosis) -> RenderableType:
         parts.append(labelled("Likeliest cause", "; then ".join(map(str, diagnosis.causes))))
     for name, change in diagnosis.aggregates.items():
         parts.append(labelled(name, change_words(change) + (f": {change.reason}" if change.reason else "")))
+    if diagnosis.judged:
+        parts.append(labelled("In order", "; ".join(diagnosis.judged)))
     for finding in diagnosis.findings:
         parts += [Text(), _marked(finding.severity, _whole(finding))]
     for rank, (cause, separation) in enumerate(zip(diagnosis.causes, separations(diagnosis.causes), strict=True), 1):
