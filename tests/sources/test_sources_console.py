@@ -10,7 +10,8 @@ import pytest
 from foreshock.errors import ReadError
 from foreshock.sources import open_run
 from foreshock.sources.console import OTHER
-from foreshock.sources.rows import NO_NUMBER, REPEATED
+from foreshock.sources.rows import NO_NUMBER
+from foreshock.sources.settle import REPEATED
 
 Written = Callable[..., Path]
 

@@ -11,7 +11,8 @@ import pytest
 from foreshock.errors import ReadError
 from foreshock.run import RunWriter, prepare_directory
 from foreshock.sources import describe, open_run
-from foreshock.sources.rows import EMPTY, NO_NUMBER, NO_STEP, REPEATED, SUPERSEDED
+from foreshock.sources.rows import EMPTY, NO_NUMBER
+from foreshock.sources.settle import NO_STEP, REPEATED, SUPERSEDED
 
 Written = Callable[..., Path]
 

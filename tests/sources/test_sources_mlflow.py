@@ -8,7 +8,7 @@ import pytest
 from foreshock.errors import ReadError
 from foreshock.sources import find_runs, open_run
 from foreshock.sources.mlflow import SYSTEM, TORN
-from foreshock.sources.rows import SUPERSEDED
+from foreshock.sources.settle import SUPERSEDED
 
 
 def store(folder: Path, metrics: dict[str, str]) -> Path:

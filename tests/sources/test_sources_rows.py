@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from foreshock.run import Run
 from foreshock.sources import rows as rows_module
-from foreshock.sources.rows import REPEATED, SUPERSEDED, THINNED, Rows, number
+from foreshock.sources.rows import THINNED, Rows, number
+from foreshock.sources.settle import REPEATED, SUPERSEDED
 
 
 def run_of(rows: list[dict[str, float]]) -> Run:

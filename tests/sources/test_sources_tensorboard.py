@@ -14,7 +14,8 @@ from torch.utils.tensorboard import SummaryWriter
 
 from foreshock.errors import ReadError
 from foreshock.sources import open_run, tensorboard
-from foreshock.sources.rows import NO_NUMBER, SUPERSEDED
+from foreshock.sources.rows import NO_NUMBER
+from foreshock.sources.settle import SUPERSEDED
 from foreshock.sources.tensorboard import DAMAGED, TORN
 
 
