@@ -48,6 +48,7 @@ def test_later_rows_supersede_earlier_ones_after_a_resume(written: Written) -> N
     assert run.series["reward"].steps.tolist() == [0, 1, 2, 3]
     assert run.series["reward"].values.tolist() == [7, 8, 9, 10]
     assert run.skipped == {SUPERSEDED: 6, REPEATED: 1}
+    assert "After 6 rows the steps begin again" in run.notices["begun_again"]
 
 
 def test_a_resume_keeps_what_came_before_it_and_counts_each_row_once(written: Written) -> None:
@@ -56,6 +57,7 @@ def test_a_resume_keeps_what_came_before_it_and_counts_each_row_once(written: Wr
     assert run.series["loss"].steps.tolist() == list(range(9))
     assert run.series["loss"].values.tolist() == [0, 1, 2, 3, 4, 5, 10, 11, 12]
     assert run.skipped[SUPERSEDED] == 4
+    assert not run.notices
     assert len(run.series["loss"]) + sum(run.skipped.values()) == len(order)
 
 

@@ -89,6 +89,12 @@ def _placed(tables: list[Table], step_key: str | None, run: Run) -> list[_Placed
                 run.skipped[NO_STEP] += len(table.rows)
     rows = [_row_ids(table, take) for table, _, take in found]
     events = _restarts([steps for _, steps, _ in found], rows)
+    begun_again = [row for row, step in events if step <= min(int(steps.min()) for _, steps, _ in found if len(steps))]
+    if begun_again:
+        run.notices["begun_again"] = (
+            f"After {begun_again[-1]} rows the steps begin again: what was logged before is taken as superseded. "
+            "If the run went on and its counter alone began again, split the log there."
+        )
     placed = []
     for (table, steps, take), ids in zip(found, rows, strict=True):
         current = _current(steps, ids, events)
