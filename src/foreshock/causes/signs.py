@@ -15,14 +15,13 @@ from functools import cached_property
 import numpy as np
 
 from foreshock.batch import POST_TOOL, SLICES, TEXT_ONLY
-from foreshock.detect.e_process import REFERENCE_BLOCKS
-from foreshock.detect.tail import MINIMUM_TOKENS
-from foreshock.rules.aggregates import listed, settled_blocks
+from foreshock.rules.aggregates import listed
 from foreshock.rules.finding import Finding
 from foreshock.rules.non_finite import KEYS
 from foreshock.rules.series import Course, course
-from foreshock.rules.tail_course import MINIMUM_GROWTH
-from foreshock.run import Block, Run, merge_pair
+from foreshock.rules.tail_course import MINIMUM_GROWTH, tail_course
+from foreshock.rules.tail_effect import effect_of
+from foreshock.run import Run
 
 
 @dataclass(frozen=True)
@@ -38,17 +37,13 @@ class Facts:
 
     @cached_property
     def tails(self) -> dict[str, float]:
-        """By what factor p99 of |log-ratio| of the judged pair has grown, by slice, from the first blocks after the
-        warm-up to the latest as many. A slice without enough tokens is missing.
-        """
+        """By what factor p99 of |log-ratio| of the judged pair has grown, by slice; empty where it cannot be judged."""
         pair = self.run.pair
-        if pair is None:
+        course = None if pair is None else tail_course(self.run, pair)
+        if course is None or not course.contrast.reference:
             return {}
-        blocks = [block for block in settled_blocks(self.run) if pair in block.sketches]
-        if len(blocks) < 2 * REFERENCE_BLOCKS:
-            return {}
-        first, latest = (_p99(part, pair) for part in (blocks[:REFERENCE_BLOCKS], blocks[-REFERENCE_BLOCKS:]))
-        return {name: latest[name] / first[name] for name in SLICES if first.get(name, 0) > 0 and name in latest}
+        effect = effect_of(course, course.contrasted, course.contrast)
+        return {name: effect.p99_growth(name) for name in SLICES}
 
 
 Sign = Callable[[Facts], str]
@@ -118,12 +113,6 @@ def all_finite(facts: Facts) -> str:
     if not logged or not all(np.isfinite(facts.run.series[key].values).all() for key in logged):
         return ""
     return _sentence(f"Every value of {listed(logged)} is finite", "")
-
-
-def _p99(blocks: Sequence[Block], pair: str) -> dict[str, float]:
-    merged = merge_pair(blocks, pair)
-    assert merged is not None
-    return {name: merged.quantile(0.99, name).value for name in SLICES if merged.n(name) >= MINIMUM_TOKENS}
 
 
 def _tail_state(growth: float | None) -> str:
