@@ -142,3 +142,34 @@ def test_inspect_says_what_was_read_and_what_was_not(call, log):
 def test_a_report_of_a_log_lies_beside_it(call, log, tmp_path):
     assert call("report", log).output.strip() == str(tmp_path / "report.html")
     assert "This run holds only logged scalars" in (tmp_path / "report.html").read_text()
+
+
+def test_a_folder_of_runs_is_a_table_with_the_worst_first(call, tmp_path):
+    write_run(tmp_path / "runs" / "fine", growth=1.0)
+    write_run(tmp_path / "runs" / "grows", growth=1.06)
+    write_run(tmp_path / "runs" / "short", growth=1.0, blocks=4)
+    result = call("diagnose", str(tmp_path / "runs"))
+    assert result.exit_code == 1, result.output
+    places = [result.output.index(name) for name in ("grows", "short", "fine")]
+    assert places == sorted(places)
+    assert "post-tool-tail-growth" in result.output
+    document = json.loads(call("diagnose", str(tmp_path / "runs"), "--json").output)
+    assert len(document["runs"]) == 3
+    assert document["unreadable"] == []
+
+
+def test_one_unreadable_run_does_not_hide_the_others(call, tmp_path):
+    junk = tmp_path / "junk.log"
+    junk.write_bytes(bytes(range(256)))
+    result = call("diagnose", write_run(tmp_path / "fine", growth=1.0), str(junk))
+    assert result.exit_code == 2
+    assert "Healthy" in result.output
+    assert "Cannot be read" in result.output
+    assert call("diagnose", write_run(tmp_path / "grows", growth=1.06), str(junk)).exit_code == 1
+
+
+def test_a_finding_shows_the_course_of_the_tail(call, tmp_path):
+    output = call("diagnose", write_run(tmp_path / "run", growth=1.06)).output
+    text, post = (next(line for line in output.splitlines() if f"p99 {name}" in line) for name in ("text", "post"))
+    assert "█" in post
+    assert "█" not in text

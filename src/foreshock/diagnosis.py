@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from foreshock.plugins import FAILED, Rule, installed_rules, load_rules, run_rul
 from foreshock.rules.aggregates import aggregate_changes
 from foreshock.rules.finding import SEVERITIES, CannotJudge, Finding, RuleResult
 from foreshock.run import Run
-from foreshock.sources import open_run
+from foreshock.sources import find_runs, open_run
 from foreshock.traces import Traces, check, is_traces, read_traces
 
 VERDICTS = ("healthy", "cannot_judge", "warning", "critical")
@@ -28,6 +28,7 @@ class Diagnosis:
     ``healthy`` only when every rule could judge. ``aggregates``: loss, reward, entropy and mean KL, as far as logged.
     ``causes``: possible causes, likeliest first. ``excluded``: causes that the run speaks against, with what does.
     ``judged``: what rules looked at and found in order.
+    ``run``: what was judged, for views that draw it; None for traces of an agent.
     """
 
     path: Path | None
@@ -39,6 +40,7 @@ class Diagnosis:
     causes: tuple[Cause, ...] = ()
     excluded: tuple[Cause, ...] = ()
     judged: tuple[str, ...] = ()
+    run: Run | None = field(default=None, compare=False, repr=False)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the diagnosis as plain values, ready for JSON."""
@@ -76,6 +78,11 @@ def diagnose(
     return diagnose_by(path, load_rules(rules, select=select, ignore=ignore))
 
 
+def places_of(path: str | os.PathLike[str]) -> list[Path]:
+    """Return the runs that lie at a path, each as what :func:`diagnose` takes; the path itself where there is none."""
+    return [Path(path)] if is_traces(path) else find_runs(path) or [Path(path)]
+
+
 def diagnose_by(path: str | os.PathLike[str], rules: Sequence[Rule]) -> Diagnosis:
     """Diagnose what is at a path, a run by these rules only; raises what :func:`diagnose` raises for the path."""
     return diagnose_traces(read_traces(path)) if is_traces(path) else diagnose_run(open_run(path), rules)
@@ -92,7 +99,8 @@ def diagnose_run(run: Run, rules: Sequence[Rule] | None = None) -> Diagnosis:
     Only new blocks cost time on a run that was judged before. A rule that fails is counted, and the others still judge.
     """
     outcomes = [run_rule(rule, run) for rule in (installed_rules() if rules is None else rules)]
-    return _concluded(run, [result for result, _ in outcomes], sum(has_failed for _, has_failed in outcomes))
+    found = _concluded(run, [result for result, _ in outcomes], sum(has_failed for _, has_failed in outcomes))
+    return replace(found, run=run)
 
 
 def _concluded(run: Run, results: Sequence[RuleResult], failed: int = 0) -> Diagnosis:

@@ -21,6 +21,8 @@ from rich.text import Text
 from foreshock.causes import Cause
 from foreshock.diagnosis import Diagnosis
 from foreshock.rules.finding import CannotJudge, Finding
+from foreshock.run import Run
+from foreshock.views.sparkline import Sparkline, sparklines
 from foreshock.views.words import (
     VERDICTS,
     change_words,
@@ -112,7 +114,7 @@ def render_diagnosis(diagnosis: Diagnosis) -> RenderableType:
     if diagnosis.judged:
         parts.append(labelled("In order", "; ".join(diagnosis.judged)))
     for finding in diagnosis.findings:
-        parts += [Text(), _marked(finding.severity, _whole(finding))]
+        parts += [Text(), _marked(finding.severity, _whole(finding, diagnosis.run))]
     for rank, (cause, separation) in enumerate(zip(diagnosis.causes, separations(diagnosis.causes), strict=True), 1):
         parts += [Text(), _marked("cause", _cause(rank, cause, separation))]
     if diagnosis.excluded:
@@ -129,8 +131,11 @@ def render_diagnosis(diagnosis: Diagnosis) -> RenderableType:
     return Group(*parts)
 
 
-def _whole(finding: Finding) -> RenderableType:
+def _whole(finding: Finding, run: Run | None) -> RenderableType:
     parts: list[RenderableType] = [_titled(finding.severity, headline(finding)), Text(finding.summary)]
+    lines = sparklines(finding, run) if run is not None else []
+    if lines:
+        parts += [Text(), _Sparklines(lines)]
     for rows in filter(None, (finding.evidence, finding.tokens)):
         parts += [Text(), rows_table(rows)]
     if finding.evidence:
@@ -147,6 +152,22 @@ def _whole(finding: Finding) -> RenderableType:
         if text
     ]
     return Group(*parts)
+
+
+class _Sparklines:
+    """Lines of bars with the level of the first and the last one; nothing where the output has no such characters."""
+
+    def __init__(self, lines: Sequence[Sparkline]) -> None:
+        self.lines = lines
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        if options.ascii_only:
+            return
+        grid = Table.grid(padding=(0, 2, 0, 0))
+        for line in self.lines:
+            levels = f"{shown(line.first)} → {shown(line.last)}"
+            grid.add_row(Text(line.label, "dim"), Text(line.picture, no_wrap=True), Text(levels, no_wrap=True))
+        yield grid
 
 
 def _cause(rank: int, cause: Cause, separation: str) -> RenderableType:
