@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test test-slow test-trl fuzz check bench setup clean
+.PHONY: demo test test-slow test-trl fuzz check bench bench-detect setup clean
 
 setup: $(STAMP)
 
@@ -44,6 +44,12 @@ bench: setup
 	$(BIN)/python benchmarks/detect.py --quick
 	$(BIN)/python benchmarks/series_rules.py
 	$(BIN)/python benchmarks/overhead.py
+
+# The detectors in full, and beside them three other tools in an environment of their own.
+bench-detect: setup
+	test -x build/peers/bin/python || $(PYTHON) -m venv build/peers
+	build/peers/bin/pip install --quiet --requirement benchmarks/peers/requirements.txt
+	$(BIN)/python benchmarks/detect.py --peers build/peers/bin/python
 
 check: setup
 	$(BIN)/ruff check .

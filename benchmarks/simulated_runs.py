@@ -145,8 +145,11 @@ NULLS = (
     Scenario("rate", "the learning rate warms up over a tenth of the run", _slow_rate),
 )
 SLOW_BURN_IN = {
-    LONG.name: Scenario("burn-in", "post-tool burn-in twice as slow as text-only (τ = 30 and 60)", _burn_in(30, 60)),
-    SHORT.name: Scenario("burn-in", "post-tool burn-in twice as slow as text-only (τ = 8 and 15)", _burn_in(8, 15)),
+    LONG.name: (
+        Scenario("burn-in", "post-tool burn-in twice as slow as text-only (τ = 30 and 60)", _burn_in(30, 60)),
+        Scenario("slow burn-in", "τ = 30 and 100: after the warm-up the tail grows by ×1.25", _burn_in(30, 100)),
+    ),
+    SHORT.name: (Scenario("burn-in", "post-tool burn-in twice as slow as text-only (τ = 8 and 15)", _burn_in(8, 15)),),
 }
 ALTERNATIVES = (
     Scenario("A", "post-tool mixture, 6× tail, 0 → 4 % of tokens", _mixture),

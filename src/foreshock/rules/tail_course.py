@@ -39,7 +39,7 @@ TREND_BLOCKS = 20
 
 
 @dataclass(frozen=True, slots=True)
-class _Reading:
+class TailReading:
     """One block: tail level of ``post_tool`` beyond ``text_only`` and on its own, and p99 of |r| in nats."""
 
     contrast: Diagnostic
@@ -52,10 +52,10 @@ class TailCourse:
     """What is known of the tail of one pair after the blocks read so far.
 
     ``blocks``: those whose post-tool tail has a level; ``contrasted``: those that can be compared with text-only ones.
-    ``unusable``: why the other blocks have no contrast. ``alarm``, ``small`` and ``alone`` are the first blocks at
-    which growth beyond text-only tokens was certain, was certain but small, and at which the post-tool level alone had
-    certainly grown; None for never. ``critical``: it was near harm at some block since the alarm.
-    ``lone_warning``: the level alone has at some block grown by more than :data:`LONE_GROWTH`.
+    ``unusable``: why the other blocks have no contrast. The rest are the first blocks, None for never, at which:
+    ``alarm``: growth beyond text-only tokens was certain; ``small``: it was, but small; ``critical``: it was, large and
+    near harm; ``alone``: the post-tool level alone had certainly grown; ``lone_warning``: it had by more than
+    :data:`LONE_GROWTH`.
     """
 
     pair: str
@@ -67,8 +67,8 @@ class TailCourse:
     alarm: Block | None = None
     small: Block | None = None
     alone: Block | None = None
-    critical: bool = False
-    lone_warning: bool = False
+    critical: Block | None = None
+    lone_warning: Block | None = None
     highest: float = 0.0
     """The largest evidence of growth beyond text-only tokens."""
     at_alarm: Mapping[str, Change] | None = None
@@ -139,7 +139,7 @@ class TailCourse:
         if self.level.evidence >= self._threshold(WARNING_STEPS):
             self.alone = self.alone or block
         if growth >= LONE_GROWTH and self.level.evidence >= self._threshold(CRITICAL_STEPS):
-            self.lone_warning = True
+            self.lone_warning = self.lone_warning or block
 
     def _judge(self, block: Block) -> None:
         evidence = min(self.contrast.evidence, self.level.evidence)
@@ -153,7 +153,8 @@ class TailCourse:
             return
         self.alarm = self.alarm or block
         severe = evidence >= self._threshold(CRITICAL_STEPS) and self.growth >= CRITICAL_GROWTH
-        self.critical = self.critical or (severe and self.steps_to_harm <= HORIZON)
+        if self.critical is None and severe and self.steps_to_harm <= HORIZON:
+            self.critical = block
 
     def _threshold(self, steps_per_false_alarm: int) -> float:
         return threshold(self.steps_per_block, steps_per_false_alarm)
@@ -175,12 +176,17 @@ def tail_course(run: Run, pair: str) -> TailCourse:
     return course
 
 
-def _read(block: Block, pair: str) -> _Reading:
+def reading_key(pair: str) -> str:
+    """Return the name in :attr:`Block.derived` under which the :class:`TailReading` of a pair is kept."""
+    return f"tail of {pair}"
+
+
+def _read(block: Block, pair: str) -> TailReading:
     """Read a block once: a course that starts again, because the warm-up turned out longer, decodes nothing."""
-    key = f"tail of {pair}"
+    key = reading_key(pair)
     if key not in block.derived:
         sketch = block.sketches[pair]
         p99 = sketch.quantile(0.99, POST_TOOL).value
-        block.derived[key] = _Reading(tail_contrast(sketch), tail_level(sketch, POST_TOOL), p99)
-    found: _Reading = block.derived[key]
+        block.derived[key] = TailReading(tail_contrast(sketch), tail_level(sketch, POST_TOOL), p99)
+    found: TailReading = block.derived[key]
     return found

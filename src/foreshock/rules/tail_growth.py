@@ -67,7 +67,7 @@ def _finding(run: Run, course: TailCourse) -> Finding:
     tokens = attribute(effect.late, course.pair, POST_TOOL, above=effect.p99("early", POST_TOOL))
     return Finding(
         rule=ID,
-        severity="critical" if course.critical else "warning",
+        severity="critical" if course.critical is not None else "warning",
         slice=POST_TOOL,
         steps=(alarm_step, run.last_step),
         summary=_sentences(
@@ -115,7 +115,7 @@ def _without_contrast(run: Run, course: TailCourse) -> Finding:
     effect = effect_of(course, course.blocks, course.level, slices=(POST_TOOL,))
     return Finding(
         rule=ID,
-        severity="warning" if course.lone_warning else "note",
+        severity="warning" if course.lone_warning is not None else "note",
         slice=POST_TOOL,
         steps=(course.alone.last_step, run.last_step),
         summary=_sentences(
@@ -128,7 +128,7 @@ def _without_contrast(run: Run, course: TailCourse) -> Finding:
             "Weak: judged by the post-tool level alone. A drift that all tokens share looks the same, as often as "
             "docs/detectors.md says."
         ),
-        cause=SUPPORT_MISMATCH if course.lone_warning else "",
+        cause=SUPPORT_MISMATCH if course.lone_warning is not None else "",
         next_check="Add prompts that need no tool, so that text-only tokens show what ordinary learning does.",
     )
 
