@@ -23,13 +23,13 @@ def test_size_and_evidence_are_those_of_the_whole_series(values):
     state = growth_of(values)
     assert state.judged == len(values)
     assert state.evidence == e_detector(values)[-1]
-    earlier = len(values) - LATEST_BLOCKS
-    if earlier < REFERENCE_BLOCKS:
+    if len(values) < LATEST_BLOCKS + REFERENCE_BLOCKS:
         assert state.reference == 0
         assert math.isnan(state.size)
         assert math.isnan(state.errors)
     else:
-        reference = np.mean(values[: min(earlier, LARGEST_REFERENCE)])
+        third = min(max(len(values) // 3, REFERENCE_BLOCKS), LARGEST_REFERENCE)
+        reference = np.mean(values[:third])
         assert state.size == pytest.approx(np.mean(values[-LATEST_BLOCKS:]) - reference, abs=1e-6)
 
 

@@ -164,7 +164,7 @@ def test_the_first_tensor_with_a_non_finite_value_is_named():
 
 
 def test_an_alarm_stays_when_the_tail_recedes_and_says_so():
-    diagnosis = diagnose_run(make_run(post=lambda block: growing(min(block, 22)) if block < 25 else 1.0))
+    diagnosis = diagnose_run(make_run(34, post=lambda block: growing(min(block, 22)) if block < 25 else 1.0))
     assert diagnosis.verdict == "warning"
     assert "It has receded since its alarm." in diagnosis.findings[0].summary
 

@@ -2,9 +2,9 @@
 
 The evidence of :mod:`foreshock.detect.e_process` says that blocks are not exchangeable. Autocorrelated blocks are not
 exchangeable either, so beside it stands how far the statistic has moved: the mean of the latest 8 blocks minus the mean
-of the first blocks, at most 20. Its standard error comes from neighbouring stretches of 3 blocks: where blocks go
-together for a while, so do these, and a slow trend hardly adds to it. With D the difference of two neighbouring means
-of v blocks, a mean of m blocks has a variance of about v E[D²] / 2 / m.
+of the first third of all blocks, which is 4 to 20 of them. Its standard error comes from neighbouring stretches of 3
+blocks: where blocks go together for a while, so do these, and a slow trend hardly adds to it. With D the difference of
+two neighbouring means of v blocks, a mean of m blocks has a variance of about v E[D²] / 2 / m.
 """
 
 from __future__ import annotations
@@ -49,8 +49,9 @@ class Growth:
     @property
     def reference(self) -> int:
         """Blocks at the start that the latest ones are compared with; 0 while too few came before these."""
-        earlier = self.judged - LATEST_BLOCKS
-        return min(earlier, LARGEST_REFERENCE) if earlier >= REFERENCE_BLOCKS else 0
+        if self.judged < REFERENCE_BLOCKS + LATEST_BLOCKS:
+            return 0
+        return min(max(self.judged // 3, REFERENCE_BLOCKS), LARGEST_REFERENCE)
 
     def update(self, value: float) -> None:
         """Take the statistic of the next block, a finite number."""

@@ -44,14 +44,13 @@ class Effect:
 
     def trend_sentence(self) -> str:
         """Say how fast p99 grows at present, and when that reaches the bound of harm."""
-        steps = self.course.steps_to_harm
-        bound = f"{HARMFUL_P99:g} nats (an importance ratio of {math.exp(HARMFUL_P99):.0f}; a bound by rule of thumb)"
-        rate = f"×{math.exp(self.course.slope):.2f} per 100 steps"
+        steps, rate = self.course.steps_to_harm, math.exp(self.course.slope)
+        bound = f"{HARMFUL_P99:g} nats, an importance ratio of {math.exp(HARMFUL_P99):.0f} (a heuristic bound of harm)"
         if steps == 0:
-            return f"It is beyond {bound} and changes ×{math.exp(self.course.slope):.2f} per 100 steps."
+            return f"It is beyond {bound}; the latest trend is ×{rate:.2f} per 100 steps."
         if math.isinf(steps):
             return f"It has not grown further over the last {TREND_BLOCKS} blocks."
-        return f"At its present {rate} it reaches {bound} in about {_rounded(steps)} steps."
+        return f"At the latest trend, ×{rate:.2f} per 100 steps, it reaches {bound} in about {_rounded(steps)} steps."
 
     def rows(self) -> tuple[dict[str, object], ...]:
         """Return a table: one row a part and slice."""
