@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from foreshock.rules import (
     OVER_SERIES,
+    dead_run,
     entropy_change,
     gradient_tail,
     kl_runaway,
@@ -79,17 +80,24 @@ def test_what_was_judged_and_found_in_order_is_said():
 
 @pytest.mark.parametrize("rule", OVER_SERIES)
 def test_missing_keys_are_no_finding_and_no_gap(rule):
-    for run in (Run(), from_table({"loss": np.ones(100)}), from_table({"kl": np.full(100, math.nan)})):
+    for run in (Run(), from_table({"x": np.ones(100)}), from_table({"kl": np.full(100, math.nan)})):
         assert rule.check(run) == RuleResult()
 
 
 numbers = st.floats(width=64) | st.sampled_from([0.0, 1.0, math.nan, math.inf, -math.inf, 1e308, -1e308, 5e-324])
+ALL_KEYS = [
+    *LEVELS, "loss", "learning_rate", "eval_reward", "eval_loss", "rewards/a/mean", "rewards/b/mean", "rewards/margins",
+    "rewards/accuracies", "rewards/chosen", "rewards/rejected", "logps/chosen", "logps/rejected", "mismatch_kl",
+    "rollout_corr/kl", "sampling/sampling_logp_difference/mean", "sampling/importance_sampling_ratio/mean",
+    "rollout_corr/rollout_is_eff_sample_size", "clip_ratio/region_mean", "step_time", "throughput", "void_turns",
+    "completions/min_length", "completions/max_length",
+]  # fmt: skip
 columns = st.lists(numbers, min_size=1, max_size=8)
 
 
 @settings(max_examples=150, deadline=None)
 @given(
-    st.dictionaries(st.sampled_from([*LEVELS, "eval_reward", "rewards/a/mean", "rewards/b/mean"]), columns, min_size=1),
+    st.dictionaries(st.sampled_from(ALL_KEYS), columns, min_size=1),
     st.lists(st.integers(0, 400), max_size=12),
     st.integers(0, 130),
 )
@@ -144,9 +152,13 @@ def test_no_signal_behind_a_good_reward_is_critical_from_the_first_logs(rows):
 def test_a_dead_run_is_named():
     rows = 40
     keys = ("reward", "reward_std", "grad_norm")
-    finding = only(zero_signal, from_table({key: np.zeros(rows) for key in keys}))
+    run = from_table({key: np.zeros(rows) for key in keys})
+    finding = only(dead_run, run)
     assert finding.severity == "critical"
     assert "the run is dead" in finding.summary
+    assert zero_signal.check(run).findings == ()
+    assert dead_run.check(make_run()).findings == ()
+    assert only(dead_run, from_table({"loss": np.full(rows, 2.5)})).severity == "critical"
 
 
 def test_four_rows_are_too_few():

@@ -3,8 +3,9 @@
 What: the entropy stays below half of its early level, or above its double, and something else went wrong with it.
 Why it matters: a policy without entropy explores nothing, and its groups soon have equal rewards; one whose entropy
 explodes writes gibberish.
-Known problems: a falling entropy alone is ordinary learning. On 33 public sibling runs, "below half" alone had 15 false
-alarms, so alone it is a note. Entropies are not comparable between models; only the run's own early level counts.
+Known problems: a falling entropy alone is ordinary learning. On 33 public sibling runs, "below half" alone had 15
+false alarms, so alone it is a note. Entropies are not comparable between models; only the run's own early level
+counts.
 Example: "The entropy has fallen from 0.56 to 0.05 nats (×0.09), over half of the way since step 120. Beside it: 62%
 more groups with equal rewards."
 Options: none.

@@ -2,8 +2,8 @@
 
 What: the 90th percentile of ``grad_norm`` lies at a multiple of its early level in every recent stretch of the run.
 Why it matters: clipping then rules the size of most updates, and a few batches rule their direction.
-Known problems: single spikes are benign and are not counted. "Above five times the base" once had 18 false alarms on 33
-public sibling runs; this rule asks for a lasting change of the distribution instead, and is later for it.
+Known problems: single spikes are benign and are not counted. "Above five times the base" once had 18 false alarms on
+33 public sibling runs; this rule asks for a lasting change of the distribution instead, and is later for it.
 Example: "The 90th percentile of grad_norm is at least ×4.2 its level after the warm-up (0.61) in each of the last 3
 stretches of 20 rows, since step 240; the largest value was 9.3."
 Options: none.

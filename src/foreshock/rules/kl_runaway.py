@@ -5,8 +5,8 @@ Why it matters: the reward often still rises then, and falls later; what the pol
 Known problems: a level alone says nothing (models, estimators and engines differ), so high but stable is no finding,
 and neither is a rise that slows down. A KL below 0.3 nats a token is at most noted; that floor is a heuristic. A rise
 that is steady from a high start is found late or never.
-Example: "The mean KL to the reference has grown ×6.9, from 0.39 nats per token after the warm-up to 2.7 (largest 5.69),
-over half of it since step 410, and it is still rising."
+Example: "The mean KL to the reference has grown ×6.9, from 0.39 nats per token after the warm-up to 2.7 (largest
+5.69), over half of it since step 410, and it is still rising."
 Options: none.
 References: Gao, Schulman and Hilton, "Scaling laws for reward model overoptimization" (arXiv:2210.10760); Schulman,
 "Approximating KL divergence" (2020, joschu.net/blog/kl-approx.html), for the estimators.

@@ -24,7 +24,7 @@ import numpy as np
 
 from foreshock.detect.aggregates import MINIMUM_BASELINE, MINIMUM_RECENT
 from foreshock.rules.causes import REWARD_HACKING
-from foreshock.rules.finding import RuleResult
+from foreshock.rules.finding import CannotJudge, RuleResult
 from foreshock.rules.series import Course, Floats, course, kendall, rows_of
 from foreshock.rules.statements import one_finding
 from foreshock.run import Run
@@ -36,7 +36,9 @@ NEEDS = "reward, and its parts or eval_reward"
 SEVERITIES = ("note", "warning")
 
 REWARDS = re.compile(r"reward(/(?!std$)[^/]+)?|rewards/.+/mean")
-EVALUATIONS = re.compile(r"eval_(reward|rewards/.+/mean)")
+EVALUATIONS = re.compile(
+    r"eval_(.+/)?((reward|accuracy|score|success|pass)[^/]*|rewards/.+/mean)|val(-core)?/.*(reward|acc|score|@).*"
+)
 DERIVED = re.compile(r"std|minus|diff|advantage|total_")
 """Keys that are made from the others, and say nothing new."""
 
@@ -74,14 +76,15 @@ def check(run: Run) -> RuleResult:
     rewards = [found for key in run.series if _is_reward(key) and (found := course(run, key, warm_up=False))]
     rising = [each for each in rewards if _has_risen(each)]
     if not rising:
-        return RuleResult()
+        return RuleResult(cannot_judge=_one_reward(run, len(rewards)))
     proxy = next((each for each in rising if each.key == "reward"), max(rising, key=lambda each: each.gain))
     behind = [
         *((each.key, words) for each in rewards if each.key != proxy.key and (words := _lag(each, proxy))),
         *_evaluations(run, proxy),
     ]
     if not behind:
-        return RuleResult(judged=(f"the other rewards rose with {proxy.key}",) if len(rewards) > 1 else ())
+        rose = (f"the other rewards rose with {proxy.key}",) if len(rewards) > 1 else ()
+        return RuleResult(cannot_judge=_one_reward(run, len(rewards)), judged=rose)
     since, short = proxy.change.since_step or int(proxy.steps[proxy.steps.size // 3]), _is_short(proxy)
     return one_finding(
         run,
@@ -101,6 +104,15 @@ def check(run: Run) -> RuleResult:
             "Evaluate them by a reward that was not trained on."
         ),
     )
+
+
+def _one_reward(run: Run, rewards: int) -> tuple[CannotJudge, ...]:
+    """Say of a log of scalars that a single training reward cannot show whether the task is learned."""
+    evaluated = any(EVALUATIONS.fullmatch(key) and rows_of(run, key)[1].size >= EVALUATED for key in run.series)
+    if rewards != 1 or evaluated or run.blocks:
+        return ()
+    reason = "one training reward is logged and no evaluation, so whether the task itself is learned cannot be judged."
+    return (CannotJudge(ID, reason, "Log an evaluation, or a second reward that is not trained on."),)
 
 
 def _is_reward(key: str) -> bool:

@@ -14,6 +14,7 @@ from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
+from numpy.lib.stride_tricks import sliding_window_view
 
 from foreshock.detect.aggregates import MINIMUM_BASELINE, MINIMUM_RECENT, Change, series_change
 from foreshock.rules.aggregates import SMALLEST_SHARE, SMALLEST_SHIFT, warm_up_steps
@@ -34,6 +35,9 @@ FIRST_ROWS, FIRST_STEPS = 5, 20
 
 FULL_RATE = 0.9
 """Share of the largest learning rate from which on its warm-up is over."""
+
+JUMP_AFTER, JUMP_LASTS = 20, 5
+"""Rows that a jump is compared with, and rows that it must last."""
 
 LARGEST = 1e100
 """Larger values are cut to this, so that means and ratios stay finite."""
@@ -166,6 +170,11 @@ def _full_rate_step(run: Run) -> int:
     return int(steps[first]) if first else 0
 
 
+def is_preference(run: Run) -> bool:
+    """Say whether a run learns from pairs or labels of preference, as its keys show."""
+    return "rewards/margins" in run.series or "rewards/accuracies" in run.series
+
+
 def direction(run: Run, key: str = "reward") -> str:
     """Return whether a key went up, down or stayed flat; "" when that cannot be judged.
 
@@ -214,6 +223,24 @@ def kendall(values: Floats) -> float:
     n = values.size
     rank_sum = float(np.triu(np.sign(values[None, :] - values[:, None]), 1).sum())
     return rank_sum / math.sqrt(n * (n - 1) * (2 * n + 5) / 18) if n > 1 else 0.0
+
+
+def jump(values: Floats) -> int | None:
+    """Return where a series of positive values last jumped up: five rows in a row far above the twenty before.
+
+    "Far" is ×3 the largest of them, and ×5 while fewer than ten rows, but at least two, stand before (heuristics).
+    """
+    n = values.size
+    if n < 2 + JUMP_LASTS:
+        return None
+    padded = np.concatenate([np.full(JUMP_AFTER, -np.inf), values])
+    largest_before = sliding_window_view(padded, JUMP_AFTER).max(axis=1)[: n - JUMP_LASTS + 1]
+    least_after = sliding_window_view(values, JUMP_LASTS).min(axis=1)
+    factor = np.where(np.arange(least_after.size) < 10, 5.0, 3.0)
+    jumped = (least_after >= factor * largest_before) & (largest_before > 0)
+    jumped[:2] = False
+    places = np.flatnonzero(jumped)
+    return int(places[-1]) if places.size else None
 
 
 def highest_stretch(values: Floats, rows: int) -> float:

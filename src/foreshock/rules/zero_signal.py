@@ -5,8 +5,8 @@ missing), from the first logs on or ever more so.
 Why it matters: the advantages of such a group are zero. The mean reward may look fine while nothing is learned.
 Known problems: a solved task looks the same, so a rise that came with a rising reward is only a note. With one group a
 step the share is 0 or 1, and a level of 0.9 cannot be told from 0.7: then only a lasting 1 counts.
-Example: "99.8% of the groups have equal rewards in the latest rows, and nearly all since step 10." beside a mean reward
-of 0.88.
+Example: "99.8% of the groups have equal rewards in the latest rows, and nearly all since step 10." beside a mean
+reward of 0.88.
 Options: none.
 References: Shao et al., "DeepSeekMath" (arXiv:2402.03300), for advantages relative to a group; Yu et al., "DAPO"
 (arXiv:2503.14476), which samples until groups differ.
@@ -17,6 +17,7 @@ from __future__ import annotations
 import numpy as np
 
 from foreshock.rules.causes import ZERO_SIGNAL
+from foreshock.rules.dead_run import is_dead
 from foreshock.rules.finding import RuleResult
 from foreshock.rules.series import (
     FIRST_ROWS,
@@ -70,6 +71,8 @@ CERTAINTY = (
 
 def check(run: Run) -> RuleResult:
     """Judge the level of the share from the first logs on, then its trend."""
+    if is_dead(run):  # has a rule of its own
+        return RuleResult()
     steps, share = _equal_groups(run)
     single = bool(np.isin(share, (0.0, 1.0)).all())  # each row may be a single group
     _, recent = last_rows(run, steps, share, FEW_GROUPS if single else FIRST_STEPS)
@@ -103,7 +106,6 @@ def _level_result(run: Run, level: float, steps: Steps, share: Floats) -> RuleRe
         "The reward rose before that: the task may be solved, and more steps add nothing."
         if solved
         else "Their advantages are zero, so these steps teach nothing, whatever the mean reward says.",
-        _dead_sentence(run),
         keys=EVIDENCE,
         certainty=CERTAINTY,
         cause=ZERO_SIGNAL,
@@ -114,14 +116,6 @@ def _level_result(run: Run, level: float, steps: Steps, share: Floats) -> RuleRe
         ),
         next_check=NEXT_CHECK,
     )
-
-
-def _dead_sentence(run: Run) -> str:
-    """Say that a run is dead: no reward, no spread, no gradient."""
-    parts = [latest(run, key)[1] for key in ("reward", STD, "grad_norm")]
-    if not all(part.size and not part.any() for part in parts):
-        return ""
-    return "Reward, reward_std and grad_norm are exactly zero: the run is dead, look at the rollouts."
 
 
 def _exclusions(run: Run) -> tuple[str, ...]:

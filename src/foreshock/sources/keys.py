@@ -65,7 +65,24 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
     "clip_ratio/region_mean": ("clip_ratio", "actor/pg_clipfrac", "policy/ppo_clip_ratio", "pg_clipfrac"),
     "frac_reward_zero_std": ("frac_zero_reward_std",),
     "epoch": ("training/epoch", "progress/epoch"),
-    "step_time": ("timing_s/step", "perf/time_per_step", "time/total"),
+    "step_time": ("timing_s/step", "perf/time_per_step", "perf/step_s", "time/total"),
+    "throughput": ("perf/throughput", "perf/forwarded_tok_s_wall_clock"),
+    "sampling/sampling_logp_difference/mean": (
+        "train_rollout_logprob_abs_diff",
+        "rollout/train_rollout_logprob_abs_diff",
+        "policy/rollout_train_logprobs_abs_diff_mean",
+    ),
+    "sampling/importance_sampling_ratio/mean": ("rollout_corr/rollout_is_mean", "sampling_importance_ratio", "tis"),
+    "mismatch_kl": (
+        "mismatch_kl/all/mean",
+        "mismatch_kl/mean",
+        "rollout_corr/k3_kl",
+        "rollout_correction/k3_kl",
+        "gen_kl_error",
+        "vllm_kl",
+    ),
+    "rollout_corr/kl": ("rollout_correction/kl",),
+    "rollout_corr/rollout_is_eff_sample_size": ("rollout_correction/ess",),
 }
 """Common name → other names, best first."""
 
