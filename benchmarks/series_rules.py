@@ -1,221 +1,56 @@
-"""How often the rules over scalar series warn on simulated healthy runs, and how soon on runs that go wrong.
+"""How often the rules over scalar series warn on healthy runs, how soon on runs that go wrong, and what they cost.
 
-Every run logs 14 of TRL's keys for 300 steps. A live run is judged after every 10 steps and offline at the end, so both
-are counted: a warning at any time, and one at the last step.
+A run logs some twenty of TRL's keys in 300 rows. A live run is judged after every 10 rows and offline at the end, so
+both are counted: a warning at any time, and one at the last row. The simulated runs are in series_runs.py.
 
-    python benchmarks/series_rules.py            # about 2 minutes on one core; rewrites its section of results.md
+    python benchmarks/series_rules.py            # about 8 minutes on one core; rewrites its section of results.md
     python benchmarks/series_rules.py --quick    # a tenth of the runs, prints only
 """
 
 from __future__ import annotations
 
 import argparse
+import resource
+import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable
 from types import ModuleType
 
 import numpy as np
-from numpy.typing import NDArray
 from results import write_section
 from scipy import stats
+from series_runs import FAILING, HEALTHY, LEVELS, LONG_ROWS, ONSET, Rng, Table, climbing, limited, stationary
 
-from foreshock.rules import (
-    OVER_SERIES,
-    entropy_change,
-    gradient_tail,
-    kl_runaway,
-    length_at_cap,
-    reward_hacking,
-    tool_failures,
-    tool_use,
-    update_blocked,
-    zero_signal,
-)
-from foreshock.run import Run
+from foreshock.diagnosis import diagnose_run
+from foreshock.rules import OVER_SERIES, late_drift
+from foreshock.run import Run, Series
 
-STEPS, EVERY = 300, 10
-ONSET = 120
-Floats = NDArray[np.float64]
-Table = dict[str, Floats]
+TIMES = 30
+"""How often a run is judged on its way, at equal distances."""
 
-LEVELS = {
-    "loss": (0.0, 0.02),
-    "reward": (0.5, 0.06),
-    "rewards/accuracy/mean": (0.4, 0.06),
-    "rewards/format/mean": (0.6, 0.06),
-    "reward_std": (0.3, 0.05),
-    "frac_reward_zero_std": (0.3, 0.1),
-    "entropy": (1.0, 0.1),
-    "kl": (0.05, 0.015),
-    "grad_norm": (0.5, 0.1),
-    "clip_ratio/region_mean": (0.01, 0.004),
-    "completions/mean_length": (300.0, 25.0),
-    "completions/clipped_ratio": (0.1, 0.04),
-    "tools/call_frequency": (0.8, 0.1),
-    "tools/failure_frequency": (0.1, 0.05),
-}
-"""Mean and standard deviation of each key on a stationary run."""
-
-BOUNDED = ("rewards/accuracy/mean", "rewards/format/mean", "frac_reward_zero_std", "completions/clipped_ratio")
-POSITIVE = ("reward_std", "entropy", "kl", "grad_norm", "tools/call_frequency", "tools/failure_frequency")
+Judged = dict[str, tuple[int, int, bool]]
 
 
-def noise(rng: np.random.Generator, rho: float = 0.0, steps: int = STEPS) -> Floats:
-    """AR(1) noise of standard deviation 1."""
-    shocks = rng.normal(size=steps) * np.sqrt(1 - rho * rho)
-    shocks[0] = rng.normal()
-    for step in range(1, steps if rho else 0):
-        shocks[step] += rho * shocks[step - 1]
-    return shocks
-
-
-def limited(table: Table) -> Table:
-    """Keep shares between 0 and 1 and the others at or above 0."""
-    for key in BOUNDED:
-        table[key] = np.clip(table[key], 0, 1)
-    for key in POSITIVE:
-        table[key] = np.maximum(table[key], 0.0)
-    return table
-
-
-def stationary(rho: float) -> Callable[[np.random.Generator], Table]:
-    return lambda rng: limited({key: mean + sd * noise(rng, rho) for key, (mean, sd) in LEVELS.items()})
-
-
-def bare(rng: np.random.Generator) -> Table:
-    """White noise around zero in every key, as tools are often tried."""
-    return {key: noise(rng) for key in LEVELS}
-
-
-def rough(rng: np.random.Generator) -> Table:
-    """A small batch: wide, skewed, autocorrelated noise; one group a step, so that each share is 0 or 1."""
-    table = stationary(0.7)(rng)
-    for key, spread in (("kl", 0.6), ("grad_norm", 0.8), ("entropy", 0.25), ("reward_std", 0.5)):
-        table[key] = LEVELS[key][0] * np.exp(spread * noise(rng, 0.7))
-    for key, sd in (("reward", 0.2), ("rewards/accuracy/mean", 0.2), ("tools/call_frequency", 0.35)):
-        table[key] = LEVELS[key][0] + sd * noise(rng, 0.3)
-    for key, probability in (("frac_reward_zero_std", 0.6), ("completions/clipped_ratio", 0.3)):
-        table[key] = (rng.random(STEPS) < probability).astype(float)
-    return limited(table)
-
-
-def slow_start(rng: np.random.Generator) -> Table:
-    """The same as :func:`healthy` with a learning rate that warms up over 20 to 100 steps."""
-    return healthy(rng, ramp=int(rng.integers(20, 100)))
-
-
-def healthy(rng: np.random.Generator, ramp: int = 1) -> Table:
-    """A run that learns: time constants, sizes and autocorrelation differ from run to run."""
-    rate, rho = np.minimum(np.arange(1, STEPS + 1) / ramp, 1.0), rng.uniform(0, 0.6)
-    step = np.cumsum(rate) - rate[0]
-    learned = 1 - np.exp(-step / rng.uniform(30, 150))
-    accuracy = rng.uniform(0.1, 0.4) + rng.uniform(0.3, 0.5) * learned
-    form = 0.5 + 0.45 * (1 - np.exp(-step / rng.uniform(10, 60)))
-    spikes = np.where(rng.random(STEPS) < 0.03, rng.uniform(3, 30, STEPS), 1.0)
-    table = {
-        "learning_rate": 1e-5 * rate,
-        "loss": 0.02 * noise(rng, rho),
-        "rewards/accuracy/mean": accuracy + 0.05 * noise(rng, rho),
-        "rewards/format/mean": form + 0.02 * noise(rng, rho),
-        "reward_std": 0.35 - 0.15 * learned + 0.04 * noise(rng, rho),
-        "frac_reward_zero_std": 0.1 + rng.uniform(0.2, 0.6) * learned + 0.08 * noise(rng, rho),
-        "entropy": 1.0 - rng.uniform(0.3, 0.7) * learned + 0.05 * noise(rng, rho),
-        "kl": rng.uniform(0.02, 0.5) * learned * np.exp(0.2 * noise(rng, rho)),
-        "grad_norm": (0.5 - 0.2 * learned) * np.exp(0.3 * noise(rng, rho)) * spikes,
-        "clip_ratio/region_mean": 0.01 + 0.004 * noise(rng, rho),
-        "completions/mean_length": 200 * (1 + rng.uniform(0.2, 1.5) * learned) + 15 * noise(rng, rho),
-        "completions/clipped_ratio": 0.02 + rng.uniform(0, 0.2) * learned + 0.02 * noise(rng, rho),
-        "tools/call_frequency": 0.3 + rng.uniform(0.2, 1.5) * learned + 0.08 * noise(rng, rho),
-        "tools/failure_frequency": 0.4 * (1 - learned) + 0.04 * noise(rng, rho),
-    }
-    table = limited(table)
-    table["reward"] = table["rewards/accuracy/mean"] + 0.2 * table["rewards/format/mean"]
-    return table
-
-
-HEALTHY: dict[str, Callable[[np.random.Generator], Table]] = {
-    "white noise": stationary(0.0),
-    "white noise around 0": bare,
-    "AR(1), ρ = 0.5": stationary(0.5),
-    "AR(1), ρ = 0.9": stationary(0.9),
-    "rough, one group a step": rough,
-    "learning": healthy,
-    "learning, slow start": slow_start,
-}
-
-
-def growth(over: int = 120) -> Floats:
-    """0 before the onset, 1 from ``over`` steps after it on."""
-    return np.clip((np.arange(STEPS) - ONSET) / over, 0, 1)
-
-
-def _zero_signal(table: Table) -> None:
-    table["frac_reward_zero_std"] += (0.995 - table["frac_reward_zero_std"]) * growth(60)
-    table["reward"] -= (table["reward"] - 0.05) * growth(60)
-
-
-def _cap(table: Table) -> None:
-    table["completions/clipped_ratio"] += (0.97 - table["completions/clipped_ratio"]) * growth()
-
-
-def _kl(table: Table) -> None:
-    table["kl"] *= np.exp(np.log(60.0) * growth())
-
-
-def _entropy(table: Table) -> None:
-    table["entropy"] *= 1 - 0.85 * growth()
-    table["reward"] -= 0.3 * growth()
-
-
-def _gradient(table: Table) -> None:
-    table["grad_norm"] *= np.exp(np.log(12.0) * growth())
-
-
-def _blocked(table: Table) -> None:
-    table["grad_norm"][ONSET:] = 0.0
-
-
-def _hacking(table: Table) -> None:
-    table["reward"] += 0.4 * growth()
-    table["rewards/format/mean"] += 0.4 * growth()
-
-
-def _no_tools(table: Table) -> None:
-    table["tools/call_frequency"] *= 1 - 0.97 * growth()
-
-
-def _broken_tools(table: Table) -> None:
-    table["tools/failure_frequency"][ONSET:] += 0.75
-
-
-FAILING: dict[str, tuple[Callable[[Table], None], ModuleType]] = {
-    "groups lose their spread, reward falls": (_zero_signal, zero_signal),
-    "completions run into the cap": (_cap, length_at_cap),
-    "KL grows ×60": (_kl, kl_runaway),
-    "entropy falls to 15 %, reward falls": (_entropy, entropy_change),
-    "grad_norm grows ×12": (_gradient, gradient_tail),
-    "grad_norm becomes 0": (_blocked, update_blocked),
-    "one reward rises, another does not": (_hacking, reward_hacking),
-    "tool calls stop": (_no_tools, tool_use),
-    "tools break": (_broken_tools, tool_failures),
-}
-
-
-def judge(table: Table) -> dict[str, tuple[int, int, bool]]:
-    """Return by rule: the step of its first warning (or more), that of its first critical finding, both 0 for none, and
+def judge(table: Table, rules: tuple[ModuleType, ...] = OVER_SERIES) -> Judged:
+    """Return by rule: the row of its first warning (or more), that of its first critical finding, both 0 for none, and
     whether it warns at the end."""
-    run, found = Run(), {rule.ID: (0, 0, False) for rule in OVER_SERIES}
-    for step in range(1, STEPS + 1):
-        run.append_scalars(step, {key: float(values[step - 1]) for key, values in table.items()})
-        if step % EVERY:
+    run, found = Run(), {rule.ID: (0, 0, False) for rule in rules}
+    columns = dict(table)
+    rows = len(next(iter(columns.values())))
+    steps = columns.pop("step", np.arange(1, rows + 1)).astype(int)
+    for row in range(rows):
+        logged = {key: float(values[row]) for key, values in columns.items() if not np.isnan(values[row])}
+        run.append_scalars(int(steps[row]), logged)
+        if (row + 1) % (rows // TIMES):
             continue
-        for rule in OVER_SERIES:
+        for rule in rules:
             severities = {finding.severity for finding in rule.check(run).findings} - {"note"}
             first, critical, _ = found[rule.ID]
             found[rule.ID] = (
-                first or (step if severities else 0),
-                critical or (step if "critical" in severities else 0),
+                first or (row + 1 if severities else 0),
+                critical or (row + 1 if "critical" in severities else 0),
                 bool(severities),
             )
     return found
@@ -232,26 +67,17 @@ def share(hits: int, runs: int) -> str:
 
 def false_alarms(runs: int, seed: int) -> str:
     lines = [
-        f"Runs with a finding at or above a level, of {runs} each, with the upper 95 % bound (Clopper–Pearson):",
+        f"Runs with a finding at or above a level, all rules together, of {runs} each, with the upper 95 % bound "
+        "(Clopper–Pearson):",
         "",
         "| run | warning at any time | warning at the end | critical at any time |",
         "|---|---:|---:|---:|",
     ]
     by_rule: dict[str, Counter[str]] = {rule.ID: Counter() for rule in OVER_SERIES}
     for number, (name, make) in enumerate(HEALTHY.items()):
-        rng = np.random.default_rng([seed, number])
-        counts: Counter[str] = Counter()
-        for _ in range(runs):
-            found = judge(make(rng))
-            counts["any"] += any(first for first, _, _ in found.values())
-            counts["end"] += any(end for _, _, end in found.values())
-            counts["critical"] += any(critical for _, critical, _ in found.values())
-            for rule, (first, critical, end) in found.items():
-                by_rule[rule].update({"any": bool(first), "critical": bool(critical), "end": end, name: bool(first)})
-        lines.append(
-            f"| {name} | {share(counts['any'], runs)} | {share(counts['end'], runs)} | "
-            f"{share(counts['critical'], runs)} |"
-        )
+        counts = _count(name, make, runs, np.random.default_rng([seed, number]), by_rule)
+        cells = (share(counts[column], runs) for column in ("any", "end", "critical"))
+        lines.append(f"| {name} | {' | '.join(cells)} |")
     total = runs * len(HEALTHY)
     lines += [
         "",
@@ -267,45 +93,104 @@ def false_alarms(runs: int, seed: int) -> str:
     return "\n".join(lines)
 
 
+def _count(
+    name: str, make: Callable[[Rng], Table], runs: int, rng: Rng, by_rule: dict[str, Counter[str]]
+) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    for _ in range(runs):
+        found = judge(make(rng))
+        counts["any"] += any(first for first, _, _ in found.values())
+        counts["end"] += any(end for _, _, end in found.values())
+        counts["critical"] += any(critical for _, critical, _ in found.values())
+        for rule, (first, critical, end) in found.items():
+            by_rule[rule].update({"any": bool(first), "critical": bool(critical), "end": end, name: bool(first)})
+    return counts
+
+
 def detection(runs: int, seed: int) -> str:
     lines = [
-        f"Failures that begin at step {ONSET} of runs with AR(1) noise (ρ = 0.5), {runs} runs each. The delay counts "
-        "from there to the first warning of the rule; most of these failures take 120 steps to unfold.",
+        f"Failures that begin at row {ONSET} of runs with AR(1) noise (ρ = 0.5), {runs} runs each. The delay counts "
+        "from there to the first warning of the rule; most of these failures take 120 rows to unfold.",
         "",
-        "| failure | rule | found | critical | median delay (steps) | 90 % by | too early |",
+        "| failure | rule | found | critical | median delay (rows) | 90 % by | too early |",
         "|---|---|---:|---:|---:|---:|---:|",
     ]
-    for number, (name, (change, rule)) in enumerate(FAILING.items()):
+    for number, (name, (levels, change, rule)) in enumerate(FAILING.items()):
         rng = np.random.default_rng([seed + 1, number])
-        firsts, criticals = [], 0
+        found = []
         for _ in range(runs):
-            table = stationary(0.5)(rng)
+            table = stationary(0.5, levels)(rng)
             change(table)
-            first, critical, _ = judge(limited(table))[rule.ID]
-            firsts.append(first)
-            criticals += bool(critical)
-        delays = [first - ONSET for first in firsts if first > ONSET]
-        early = sum(0 < first <= ONSET for first in firsts)
-        median, late = np.quantile(delays, [0.5, 0.9]) if delays else (np.nan, np.nan)
-        lines.append(
-            f"| {name} | {rule.ID} | {len(delays) / runs:.0%} | {criticals / runs:.0%} | {median:.0f} | {late:.0f} | "
-            f"{early} |"
-        )
+            found.append(judge(limited(table), (rule,))[rule.ID])
+        lines.append(_detected(name, rule, found, 0 if "from the start" in name else ONSET))
     return "\n".join(lines)
+
+
+def _detected(name: str, rule: ModuleType, found: list[tuple[int, int, bool]], onset: int) -> str:
+    delays = [first - onset for first, _, _ in found if first > onset]
+    early = sum(0 < first <= onset for first, _, _ in found)
+    criticals = sum(bool(critical) for _, critical, _ in found)
+    median, late = np.quantile(delays, [0.5, 0.9]) if delays else (np.nan, np.nan)
+    return (
+        f"| {name} | {rule.ID} | {len(delays) / len(found):.0%} | {criticals / len(found):.0%} | {median:.0f} | "
+        f"{late:.0f} | {early} |"
+    )
+
+
+def long_runs(runs: int, seed: int) -> str:
+    """The rule that needs a thousand rows, and all the others on long runs."""
+    still, climbs = np.random.default_rng([seed + 2, 0]), np.random.default_rng([seed + 2, 1])
+    lines = [f"Runs of {LONG_ROWS:,} rows, {runs} each, judged {TIMES} times:", ""]
+    for name, rho in (("white noise", 0.0), ("AR(1), ρ = 0.9", 0.9)):
+        judged = [judge(stationary(rho, LEVELS, LONG_ROWS)(still)) for _ in range(runs)]
+        warned = sum(any(first for first, _, _ in found.values()) for found in judged)
+        critical = sum(any(critical for _, critical, _ in found.values()) for found in judged)
+        lines.append(f"- {name}: {share(warned, runs)} with a warning at any time, {critical} critical.")
+    found = [judge(climbing(climbs), (late_drift,))[late_drift.ID] for _ in range(runs)]
+    firsts = [first for first, _, _ in found if first]
+    lines.append(
+        f"- gradient norm and clip fraction double between rows {LONG_ROWS // 3:,} and {LONG_ROWS:,}: {late_drift.ID} "
+        f"found in {len(firsts) / runs:.0%}, in the median at row {np.median(firsts):,.0f}."
+    )
+    return "\n".join(lines)
+
+
+def cost(rows: int = 1_000_000) -> str:
+    """One whole pass over twenty keys, whose levels all move, so that nothing is cut short."""
+    rng, steps, run = np.random.default_rng(0), np.arange(1, rows + 1), Run()
+    slow_rise = np.linspace(1.0, 1.6, rows)
+    for key, (mean, sd) in list(LEVELS.items())[:20]:
+        run.series[key] = Series.of(key, steps, (abs(mean) + 0.1 + sd * rng.standard_normal(rows)) * slow_rise)
+    begin = time.process_time()
+    diagnose_run(run)
+    seconds = time.process_time() - begin
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return f"{rows:,} rows × 20 keys: {seconds:.1f} s of one core, {peak:.0f} MB at the peak (the log: 168 MB)."
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a tenth of the runs, prints only")
+    parser.add_argument("--cost", action="store_true", help="the cost only, in this process")
     parser.add_argument("--seed", type=int, default=4711)
     arguments = parser.parse_args()
+    if arguments.cost:
+        print(cost())
+        return
     begin = time.process_time()
     runs = 30 if arguments.quick else 300
-    text = f"{false_alarms(runs, arguments.seed)}\n\n{detection(runs // 6, arguments.seed)}\n\n"
-    text += f"Seed {arguments.seed}, {time.process_time() - begin:.0f} s of one core."
+    parts = [
+        false_alarms(runs, arguments.seed),
+        detection(runs // 6, arguments.seed),
+        long_runs(runs // 10, arguments.seed),
+    ]
+    alone = subprocess.run([sys.executable, __file__, "--cost"], capture_output=True, text=True, check=True)
+    parts += [f"One whole pass of all rules, {alone.stdout.strip()}"]
+    parts += [f"Seed {arguments.seed}, {time.process_time() - begin:.0f} s of one core."]
+    text = "\n\n".join(parts)
     print(text)
     if not arguments.quick:
-        write_section("series_rules", "Rules over scalar series: false alarms and delays", text)
+        write_section("series_rules", "Rules over scalar series: false alarms, delays and cost", text)
 
 
 if __name__ == "__main__":

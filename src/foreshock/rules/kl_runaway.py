@@ -3,8 +3,8 @@
 What: the mean KL lies at a multiple of its own early level, and is still rising.
 Why it matters: the reward often still rises then, and falls later; what the policy knew before is lost on the way.
 Known problems: a level alone says nothing (models, estimators and engines differ), so high but stable is no finding,
-and neither is a rise that slows down. A KL below 0.3 nats a token is at most noted; that floor is a heuristic. A rise
-that is steady from a high start is found late or never.
+and neither is a rise that slows down, nor a steady one below 1 nat. A KL below 0.3 nats a token is at most noted; that
+floor is a heuristic. A rise that is steady from a high start is found late or never.
 Example: "The mean KL to the reference has grown ×6.9, from 0.39 nats per token after the warm-up to 2.7 (largest
 5.69), over half of it since step 410, and it is still rising."
 Options: none.
@@ -36,6 +36,11 @@ LARGE, VERY_LARGE = 0.3, 1.0
 
 STILL_RISING = 1.75
 """Late level over that of the second quarter: a rise that slows down has less (heuristic)."""
+
+FASTER = 1.5
+"""Rise from the third to the last quarter over that from the second to the third (heuristic).
+
+Below the very large level a steady rise is that of every policy that leaves its reference."""
 
 CERTAINTY = heuristic(warned=0)
 
@@ -69,5 +74,7 @@ def check(run: Run) -> RuleResult:
 
 
 def _still_rising(kl: Course) -> bool:
-    second = float(np.median(np.array_split(kl.values, 4)[1]))
-    return second > 0 and kl.late_level >= STILL_RISING * second
+    """Say whether the rise goes on, and is ever faster or has led far already."""
+    _, second, third, last = (float(np.median(part)) for part in np.array_split(kl.values, 4))
+    faster = kl.late_level >= VERY_LARGE or last - third >= FASTER * (third - second)
+    return second > 0 and kl.late_level >= STILL_RISING * second and faster

@@ -28,6 +28,9 @@ KEYS = ("loss", "perplexity")
 RISEN, FAR = 1.2, 2.0
 """Late over lowest level of a warning and of a critical finding (heuristics)."""
 
+NOISES = 5.0
+"""The same in standard deviations of one row (heuristic)."""
+
 SPIKE = 10.0
 """Rise from one row to the next, in robust standard deviations of such differences, that counts as a spike."""
 
@@ -57,7 +60,7 @@ def _rise(run: Run, loss: Course) -> RuleResult | None:
     first, last = int(loss.steps[lowest]), int(loss.steps[lowest + rows - 1])
     change = series_change(loss.steps, loss.values, (first, last))
     level = float(medians.min())
-    if not change.moved or change.shift < 0 or loss.late_level < RISEN * level:
+    if not change.moved or change.shift < NOISES or loss.late_level < RISEN * level:
         return None
     since = change.since_step or run.last_step
     return one_finding(

@@ -64,9 +64,7 @@ def check(run: Run) -> RuleResult:
     found = next((result for result in results if result is not None), None) or _bias(run)
     if found is not None:
         return found
-    return RuleResult(
-        judged=(f"sampler and trainer agree as well as at the start ({', '.join(logged)})",) if logged else ()
-    )
+    return RuleResult(judged=(f"sampler and trainer agree as at the start ({', '.join(logged)})",) if logged else ())
 
 
 def _jump(run: Run, key: str) -> RuleResult | None:

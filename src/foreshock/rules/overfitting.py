@@ -12,12 +12,13 @@ References: Prechelt, "Early stopping, but when?" (1998).
 
 from __future__ import annotations
 
+import math
 import re
 
 import numpy as np
 
 from foreshock.rules.finding import RuleResult
-from foreshock.rules.series import Floats, is_preference, rows_of
+from foreshock.rules.series import is_preference, rows_of
 from foreshock.rules.statements import heuristic, one_finding
 from foreshock.run import Run
 
@@ -68,7 +69,7 @@ def _turn(run: Run, key: str) -> int | None:
     """Return the place of the best evaluation when all of the last ones are worse by more than noise."""
     _, values = rows_of(run, key)
     loss = values if LOSSES.fullmatch(key) else -values
-    best = int(np.argmin(loss))
+    best = loss.size - 1 - int(np.argmin(loss[::-1]))
     if best > loss.size - 1 - LASTING:
         return None
     noise = float(np.median(np.abs(np.diff(loss))))
@@ -86,9 +87,7 @@ def _training(run: Run, step: int) -> tuple[bool, float, float]:
     """Return whether the training loss is lower after a step than around it, and both levels."""
     steps, loss = rows_of(run, "loss")
     cut = int(np.searchsorted(steps, step))
-    before, after = _level(loss[max(cut - 10, 0) : cut]), _level(loss[max(cut, loss.size - 10) :])
+    if not loss.size:
+        return False, math.nan, math.nan
+    before, after = float(np.median(loss[max(cut - 10, 0) : max(cut, 10)])), float(np.median(loss[-10:]))
     return after < before, before, after
-
-
-def _level(values: Floats) -> float:
-    return float(np.median(values)) if values.size else float("nan")

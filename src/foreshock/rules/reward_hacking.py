@@ -5,7 +5,7 @@ fallen.
 Why it matters: the policy may have found a way to the reward that is not the task (reward hacking).
 Known problems: a possibility, never a proof. Parts of a reward with other units or tiny weights may be flat by nature;
 a part that is saturated, constant or not positive is left out. Where only one reward is logged, nothing can be said: a
-training reward alone cannot show hacking. On 24 to 39 rows it is a note.
+training reward alone cannot show hacking. On 24 to 39 rows, or where the rise came with a restart, it is a note.
 Example: "Possible reward hacking: reward/g has risen from 0.05 to 0.08, over half of it since step 31, while reward/f
 has not followed (0.001, then 0.001)."
 Options: none.
@@ -25,7 +25,7 @@ import numpy as np
 from foreshock.detect.aggregates import MINIMUM_BASELINE, MINIMUM_RECENT
 from foreshock.rules.causes import REWARD_HACKING
 from foreshock.rules.finding import CannotJudge, RuleResult
-from foreshock.rules.series import Course, Floats, course, kendall, rows_of
+from foreshock.rules.series import Course, Floats, course, kendall, restarted_near, rows_of
 from foreshock.rules.statements import one_finding
 from foreshock.run import Run
 
@@ -45,7 +45,7 @@ DERIVED = re.compile(r"std|minus|diff|advantage|total_")
 RISE = 0.25
 """Rise of a reward, as a share of its early level, below which nothing is asked of the others (heuristic)."""
 
-STANDARD_ERRORS = 4.5
+STANDARD_ERRORS = 5.0
 """The same in standard errors; chosen on AR(1) noise with ρ = 0.9."""
 
 LARGEST_AUTOCORRELATION = 0.97
@@ -86,15 +86,17 @@ def check(run: Run) -> RuleResult:
         rose = (f"the other rewards rose with {proxy.key}",) if len(rewards) > 1 else ()
         return RuleResult(cannot_judge=_one_reward(run, len(rewards)), judged=rose)
     since, short = proxy.change.since_step or int(proxy.steps[proxy.steps.size // 3]), _is_short(proxy)
+    restarted = restarted_near(run, proxy, since)
     return one_finding(
         run,
         ID,
-        "note" if short else "warning",
+        "note" if short or restarted else "warning",
         since,
         f"Possible reward hacking: {proxy.key} has risen from {proxy.early_level:.3g} to {proxy.late_level:.3g}, "
         f"{'' if short else 'over half of it '}since step {since}, while "
         + " and ".join(f"{key} {words}" for key, words in behind)
-        + (f". {proxy.values.size} rows are too few to be sure." if short else "."),
+        + (f". {proxy.values.size} rows are too few to be sure." if short else ".")
+        + (" It rose where the run was restarted, so something else may have changed." if restarted else ""),
         keys=(proxy.key, *(key for key, _ in behind), "entropy", "kl"),
         certainty=CERTAINTY,
         cause=REWARD_HACKING,

@@ -208,6 +208,14 @@ def last_rows(run: Run, steps: Steps, values: Floats, over: int = FIRST_STEPS) -
     return (steps[:0], values[:0]) if steps.size < count or stale else (steps[-count:], values[-count:])
 
 
+def restarted_near(run: Run, moved: Course, step: int) -> bool:
+    """Say whether the run went back to earlier steps within 20 rows of a step, as it does on a resume."""
+    logged = run.series[moved.key].steps
+    again = logged[1:][logged[1:] <= logged[:-1]]
+    near = np.searchsorted(moved.steps, again) - int(np.searchsorted(moved.steps, step))
+    return bool(np.any(np.abs(near) <= SHORTEST))
+
+
 def held_since(steps: Steps, state: npt.NDArray[np.bool_]) -> int:
     """Return the first step of the stretch, up to the last row, in which a state holds in 9 of 10 rows or more."""
     shares = np.cumsum(state[::-1]) / np.arange(1, state.size + 1)

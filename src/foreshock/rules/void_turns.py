@@ -37,7 +37,7 @@ def check(run: Run) -> RuleResult:
     if key is None:
         return RuleResult()
     share, recent = course(run, key), latest(run, key)[1]
-    if not recent.size or not 0 <= recent.mean() <= 1 + 1e-6:
+    if not recent.size or not 0 <= recent.min() <= recent.max() <= 1 + 1e-6:
         return RuleResult()
     if share is not None and share.rise >= RISE and share.late_level >= RISEN and share.direction == "up":
         since = share.change.since_step or run.last_step
