@@ -32,7 +32,7 @@ def test_a_shift_is_found_with_its_step_ratio_and_size() -> None:
     steps = np.arange(200)
     values = 1 + 0.05 * ar1(1, 200, 0.3) + 0.5 * (steps >= 100)
     change = series_change(steps, values, BASELINE)
-    assert change.moved
+    assert change.moved is True  # a plain value, so that JSON takes it
     assert change.since_step is not None
     assert abs(change.since_step - 100) <= 10
     assert change.ratio == pytest.approx(1.5, abs=0.05)

@@ -1,5 +1,6 @@
 """Falls of the reward beside a still policy, slow steps, void turns, alike completions, and slow climbs."""
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -40,6 +41,7 @@ def make_run(rows=200, seed=0, **changes):
 def only(rule, run):
     (finding,) = rule.check(run).findings
     assert finding.rule == rule.ID
+    assert msgspec.json.encode(finding.to_dict())
     return finding
 
 

@@ -30,6 +30,7 @@ def test_stale_weights_are_a_jump_that_stays_even_at_step_three():
     assert finding.severity == "critical"
     assert finding.steps[0] == 3
     assert "jumped at step 3, from at most 0.018 to 0.2" in finding.summary
+    assert finding.name == "stale weights"
     assert "not a slow drift" in finding.exclusions[0]
 
 
@@ -92,7 +93,7 @@ def wrong_tokens(rng, n):
 def test_a_gap_after_tool_results_alone_is_a_second_tokenisation():
     (finding,) = mismatch_slices.check(blocks(clean, wrong_tokens)).findings
     assert finding.severity == "warning"
-    assert finding.slice == "post_tool"
+    assert (finding.slice, finding.name) == ("post_tool", "re-tokenisation")
     assert "as if tool turns had been tokenised again" in finding.summary
     assert [row["slice"] for row in finding.evidence] == ["text_only", "post_tool"]
 

@@ -3,6 +3,7 @@
 import math
 import warnings
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -53,6 +54,7 @@ def from_table(table, every=1):
 def only(rule, run):
     (finding,) = rule.check(run).findings
     assert finding.rule == rule.ID
+    assert msgspec.json.encode(finding.to_dict())
     assert [row["segment"] for row in finding.evidence] == ["early", "middle", "late"]
     assert finding.certainty
     assert finding.advice

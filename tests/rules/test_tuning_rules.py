@@ -2,6 +2,7 @@
 
 import math
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -57,6 +58,7 @@ def preferred(**changes):
 def only(rule, run):
     (finding,) = rule.check(run).findings
     assert finding.rule == rule.ID
+    assert msgspec.json.encode(finding.to_dict())
     return finding
 
 

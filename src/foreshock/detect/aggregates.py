@@ -122,7 +122,7 @@ def step_noise(before: NDArray[np.float64], later: NDArray[np.float64]) -> tuple
     follows[starts] = False  # the first value of a chunk has no predecessor
     now, before_it = centred[follows], centred[np.flatnonzero(follows) - 1]
     # Around a chunk's own mean, the estimate is too low by about (1 + 4 ρ) / length (Kendall, 1954).
-    length = degrees / np.count_nonzero(kept) + 1
+    length = degrees / int(np.count_nonzero(kept)) + 1
     rho = min(max((float(now @ before_it) / total + 1 / length) / (1 - 4 / length), 0.0), _LARGEST_AUTOCORRELATION)
     residuals = now - rho * before_it
     innovation = float(residuals @ residuals) / degrees

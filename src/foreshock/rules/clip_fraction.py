@@ -22,6 +22,10 @@ from foreshock.run import Run
 
 ID = "clip-fraction"
 
+NEEDS = "clip_ratio/region_mean"
+
+SEVERITIES = ("note", "warning", "critical")
+
 KEY = "clip_ratio/region_mean"
 
 GROWTH, LARGE, HALF = 3.0, 0.1, 0.5

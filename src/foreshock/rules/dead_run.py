@@ -22,6 +22,10 @@ from foreshock.run import Run
 
 ID = "dead-run"
 
+NEEDS = "reward, reward_std and grad_norm; or loss in a run without a reward"
+
+SEVERITIES = ("critical",)
+
 NEEDED = ("reward", "reward_std", "grad_norm")
 
 CERTAINTY = "Counted, not estimated: numbers that are exactly equal are no noise."

@@ -25,6 +25,10 @@ from foreshock.run import Run
 
 ID = "diversity-collapse"
 
+NEEDS = "completions/min_length, completions/mean_length, completions/max_length; entropy or reward_std"
+
+SEVERITIES = ("warning",)
+
 SHORTEST_KEY, MEAN_KEY, LONGEST_KEY = "completions/min_length", "completions/mean_length", "completions/max_length"
 
 SMALL = 0.25

@@ -19,6 +19,10 @@ from foreshock.run import Run
 
 ID = "effective-sample-size"
 
+NEEDS = "rollout_corr/rollout_is_eff_sample_size"
+
+SEVERITIES = ("note",)
+
 KEY = "rollout_corr/rollout_is_eff_sample_size"
 
 SMALL, HALF = 0.2, 0.5

@@ -26,6 +26,10 @@ from foreshock.run import Run
 
 ID = "environment-fault"
 
+NEEDS = "reward or a rate of success; two of entropy, grad_norm, kl, completions/mean_length"
+
+SEVERITIES = ("note", "warning", "critical")
+
 SUCCESS = re.compile(r"reward|(.*/)?(success|solved|pass|accuracy)(_rate|/mean|_mean)?")
 """Keys whose sudden fall is looked for."""
 

@@ -20,6 +20,10 @@ from foreshock.run import Run
 
 ID = "kto-balance"
 
+NEEDS = "rewards/chosen, rewards/rejected and rewards/margins, without rewards/accuracies"
+
+SEVERITIES = ("note",)
+
 CHOSEN, REJECTED = "rewards/chosen", "rewards/rejected"
 
 LITTLE = 0.1

@@ -24,6 +24,10 @@ from foreshock.run import Run
 
 ID = "late-drift"
 
+NEEDS = "grad_norm and clip_ratio/region_mean, 1,000 rows"
+
+SEVERITIES = ("note", "warning")
+
 KEYS = ("grad_norm", "clip_ratio/region_mean")
 
 LONG = 1_000

@@ -23,6 +23,10 @@ from foreshock.run import Run
 
 ID = "likelihood-displacement"
 
+NEEDS = "logps/chosen and logps/rejected"
+
+SEVERITIES = ("note", "warning")
+
 CHOSEN, REJECTED, ACCURACY = "logps/chosen", "logps/rejected", "rewards/accuracies"
 
 FAR = 1.5

@@ -20,6 +20,10 @@ from foreshock.run import Run
 
 ID = "loss-plateau"
 
+NEEDS = "loss, in a run without a reward"
+
+SEVERITIES = ("note",)
+
 LONG = 200
 """Rows of the loss that are needed."""
 

@@ -23,6 +23,10 @@ from foreshock.run import Run
 
 ID = "loss-rise"
 
+NEEDS = "loss or perplexity, in a run without a reward"
+
+SEVERITIES = ("note", "warning", "critical")
+
 KEYS = ("loss", "perplexity")
 
 RISEN, FAR = 1.2, 2.0

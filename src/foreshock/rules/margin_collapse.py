@@ -24,6 +24,10 @@ from foreshock.run import Run
 
 ID = "margin-collapse"
 
+NEEDS = "rewards/margins; rewards/accuracies"
+
+SEVERITIES = ("note", "warning")
+
 MARGIN, ACCURACY = "rewards/margins", "rewards/accuracies"
 
 LOST = 0.5

@@ -19,13 +19,17 @@ import math
 
 import numpy as np
 
-from foreshock.rules.causes import ENGINE_MISMATCH
+from foreshock.rules.causes import ENGINE_DRIFT, ENGINE_MISMATCH, STALE_WEIGHTS, TRUNCATED_SUPPORT
 from foreshock.rules.finding import RuleResult
 from foreshock.rules.series import SHORTEST, Floats, course, direction, jump, latest, rows_of
 from foreshock.rules.statements import heuristic, one_finding, reward_sentence
 from foreshock.run import Run
 
 ID = "sampler-mismatch"
+
+NEEDS = "sampling/sampling_logp_difference/mean, mismatch_kl, training/rollout_probs_diff_mean or a mean ratio"
+
+SEVERITIES = ("note", "warning", "critical")
 
 LEVELS = {
     "sampling/sampling_logp_difference/mean": 0.02,
@@ -86,6 +90,7 @@ def _jump(run: Run, key: str) -> RuleResult | None:
         keys=EVIDENCE,
         certainty=CERTAINTY,
         cause=ENGINE_MISMATCH,
+        name=STALE_WEIGHTS,
         exclusions=("It came in one step: not a slow drift of the engine.",),
         advice=ADVICE_JUMP,
         next_check="Score one completion of the latest step by trainer and sampler, then load the weights anew.",
@@ -112,6 +117,7 @@ def _trend(run: Run, key: str) -> RuleResult | None:
         first=int(gap.steps[0]),
         certainty=CERTAINTY,
         cause=ENGINE_MISMATCH,
+        name=ENGINE_DRIFT,
         exclusions=("It rose over many steps: not weights that were lost at once.",),
         advice=ADVICE_TREND,
         next_check="Run some steps with learning rate 0: if it still climbs, it is the engine and not the policy.",
@@ -140,6 +146,7 @@ def _bias(run: Run) -> RuleResult | None:
         keys=(*EVIDENCE, KL_K1),
         certainty="The offset is many standard errors wide; what makes it is a guess.",
         cause=ENGINE_MISMATCH,
+        name=TRUNCATED_SUPPORT,
         exclusions=("It is the same from the first row on: neither stale weights nor a drifting engine.",),
         advice=ADVICE_BIAS,
         next_check="Sample one batch with top_p = 1: is the mean ratio 1 then?",

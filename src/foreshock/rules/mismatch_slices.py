@@ -15,15 +15,19 @@ References: Liu et al., "When speed kills stability" (2025, richardli.xyz/rl-col
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from foreshock.batch import OLD_ROLLOUT, POLICY_ROLLOUT, POST_TOOL, SLICES, TEXT_ONLY
-from foreshock.rules.causes import ENGINE_MISMATCH
+from foreshock.rules.causes import ENGINE_MISMATCH, RETOKENISATION, TRUNCATED_SUPPORT
 from foreshock.rules.finding import Finding, RuleResult
 from foreshock.run import Block, Run, merge_pair
 from foreshock.sketch import LogRatioSketch
 
 ID = "mismatch-by-slice"
+
+NEEDS = "token records of old/rollout or policy/rollout"
+
+SEVERITIES = ("warning", "critical")
 
 BLOCKS = 3
 """First blocks that are judged: before the policy has moved far."""
@@ -57,44 +61,55 @@ def check(run: Run) -> RuleResult:
     shares = {name: sketch.tail_mass(LARGE, name).value for name in SLICES if sketch.n(name) >= ENOUGH}
     if not shares:
         return RuleResult()
-    what = _gap(shares) or _bias(sketch, list(shares))
-    if what is None:
+    told = _gap(shares) or _bias(sketch, list(shares))
+    if told is None:
         return RuleResult(judged=(f"trainer and sampler score the same tokens in the first blocks ({pair})",))
-    severity, slice_name, summary, advice, next_check = what
     finding = Finding(
         rule=ID,
-        severity=severity,
-        summary=summary,
+        severity=told.severity,
+        summary=told.summary,
         steps=(blocks[0].first_step, run.last_step),
-        slice=slice_name,
+        slice=told.slice,
         evidence=_rows(sketch, blocks),
         certainty=CERTAINTY,
         cause=ENGINE_MISMATCH,
-        advice=advice,
-        next_check=next_check,
+        advice=told.advice,
+        next_check=told.next_check,
+        name=told.name,
     )
     return RuleResult((finding,))
 
 
-def _gap(shares: Mapping[str, float]) -> tuple[str, str, str, str, str] | None:
+class _Told(NamedTuple):
+    """What one reading of the first blocks says."""
+
+    severity: str
+    summary: str
+    advice: str
+    next_check: str
+    name: str = ""
+    slice: str = ""
+
+
+def _gap(shares: Mapping[str, float]) -> _Told | None:
     post, text = shares.get(POST_TOOL, 0.0), shares.get(TEXT_ONLY)
     worst = max(shares.values())
     if worst < GAP:
         return None
     severity = "critical" if worst >= CRITICAL else "warning"
     if text is not None and post >= CONTRAST * text:
-        return (
+        return _Told(
             severity,
-            POST_TOOL,
             f"In the first blocks {post:.2%} of the post-tool tokens differ by more than {LARGE:g} nat between trainer "
             f"and sampler, and {text:.2%} of the text-only ones: as if tool turns had been tokenised again.",
             "Keep the sampled token ids of every turn instead of encoding the decoded history again.",
             "Compare the token ids that were sampled with those that are scored, for one completion with a tool call.",
+            RETOKENISATION,
+            POST_TOOL,
         )
     where = " and ".join(f"{share:.2%} of the {name} tokens" for name, share in shares.items())
-    return (
+    return _Told(
         severity,
-        "",
         f"In the first blocks {where} differ by more than {LARGE:g} nat between trainer and sampler: the engine, the "
         "weights or the mask, not the tool turns.",
         "Match precision and attention kernels, and check that both sides hold the same weights.",
@@ -102,21 +117,19 @@ def _gap(shares: Mapping[str, float]) -> tuple[str, str, str, str, str] | None:
     )
 
 
-def _bias(sketch: LogRatioSketch, names: Sequence[str]) -> tuple[str, str, str, str, str] | None:
+def _bias(sketch: LogRatioSketch, names: Sequence[str]) -> _Told | None:
     """Look for a mean ratio below 1: k3 − k1 = E[ρ] − 1, with tokens drawn from the sampler."""
-    offsets = [
-        sketch.kl_k3(name, "denominator").value - sketch.kl_k1(name, "denominator").value for name in names
-    ]  # fmt: skip
+    offsets = [sketch.kl_k3(name, "denominator").value - sketch.kl_k1(name, "denominator").value for name in names]
     if max(offsets) > -BIAS:
         return None
     means = " and ".join(f"{1 + offset:.3f} ({name})" for name, offset in zip(names, offsets, strict=True))
-    return (
+    return _Told(
         "warning",
-        "",
         f"The mean ratio of trainer over sampler is {means} in the first blocks: a bias, not drift. Log-probabilities "
         "that the sampler renormalises over top-p or top-k do this.",
         "Sample with top_p = 1 and no top_k, or take log-probabilities before the sampler renormalises them.",
         "Sample one batch with top_p = 1: is the mean ratio 1 then?",
+        TRUNCATED_SUPPORT,
     )
 
 

@@ -24,6 +24,10 @@ from foreshock.run import Run
 
 ID = "overfitting"
 
+NEEDS = "an eval_ loss or accuracy, five times; loss"
+
+SEVERITIES = ("note", "warning")
+
 LOSSES = re.compile(r"eval_(.*_)?loss")
 ACCURACIES = re.compile(r"eval_(rewards/accuracies|mean_token_accuracy|accuracy)")
 

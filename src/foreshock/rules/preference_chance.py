@@ -24,6 +24,10 @@ from foreshock.run import Run
 
 ID = "preference-at-chance"
 
+NEEDS = "rewards/margins or rewards/accuracies; loss"
+
+SEVERITIES = ("warning",)
+
 MARGIN, ACCURACY = "rewards/margins", "rewards/accuracies"
 
 NO_MARGIN = 0.04

@@ -21,6 +21,10 @@ from foreshock.run import Run
 
 ID = "reward-concentration"
 
+NEEDS = "reward_std and reward"
+
+SEVERITIES = ("warning",)
+
 KEY = "reward_std"
 
 SMALL = 0.25

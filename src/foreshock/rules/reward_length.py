@@ -23,6 +23,10 @@ from foreshock.run import Run
 
 ID = "reward-follows-length"
 
+NEEDS = "reward and completions/mean_length"
+
+SEVERITIES = ("note", "warning")
+
 KEY = "completions/mean_length"
 
 NOTED, WARNED = 0.6, 0.8

@@ -20,6 +20,10 @@ from foreshock.run import Run
 
 ID = "slow-steps"
 
+NEEDS = "step_time or throughput"
+
+SEVERITIES = ("note", "warning")
+
 TIME, THROUGHPUT = "step_time", "throughput"
 
 NOTED, WARNED = 1.5, 3.0

@@ -29,6 +29,7 @@ def one_finding(
     first: int = 0,
     certainty: str,
     cause: str = "",
+    name: str = "",
     exclusions: Iterable[str] = (),
     advice: str,
     next_check: str,
@@ -49,6 +50,7 @@ def one_finding(
         exclusions=tuple(filter(None, exclusions)),
         advice=advice,
         next_check=next_check,
+        name=name,
     )
     return RuleResult((finding,))
 

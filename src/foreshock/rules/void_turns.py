@@ -23,6 +23,10 @@ from foreshock.run import Run
 
 ID = "void-turns"
 
+NEEDS = "a key with void_turn, empty_response or empty_completion in it"
+
+SEVERITIES = ("warning", "critical")
+
 KEYS = re.compile(r".*(void_turn|empty_response|empty_completion).*")
 
 RISE, RISEN, MOST = 0.15, 0.2, 0.5
