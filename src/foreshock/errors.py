@@ -9,6 +9,7 @@
     ├── RunDirectoryError     the run directory cannot be used (also an OSError)
     ├── ReadError             a file or folder cannot be read as a run
     │   └── CorruptRecord     one record fails its checksum or cannot be decoded
+    ├── RunFailed             a training run of the reproduction ended with an error
     └── MissingExtra          an optional package is needed; the message holds the pip line (also an ImportError)
 
 Each message says what was wrong, what was given, what was expected, and what to do.
@@ -51,6 +52,10 @@ class ReadError(ForeshockError):
 
 class CorruptRecord(ReadError):
     """One record fails its checksum or cannot be decoded."""
+
+
+class RunFailed(ForeshockError):
+    """A training run of the reproduction ended with an error."""
 
 
 class MissingExtra(ForeshockError, ImportError):

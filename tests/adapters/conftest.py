@@ -30,7 +30,7 @@ def make_trainer(reference, tmp_path):
         *, tools=True, peft=False, rows=None, trainer_class=GRPOTrainer, callbacks=None, rollout_func=None,
         environment_factory=None, **config,
     ):  # fmt: skip
-        world = World(Curriculum(0.1, 0.7, 0, 10), seed=0, constrained=False)
+        world = World(Curriculum(0.1, 0.7, 0, 10), seed=0)
         defaults = {
             "output_dir": str(tmp_path / "trainer"),
             "max_steps": 3,

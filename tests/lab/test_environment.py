@@ -40,7 +40,7 @@ def follow_by_hand(world: World, entity: str) -> tuple[str, int]:
 
 @given(seed=st.integers(0, 50), step=st.integers(0, 300), share=st.floats(0, 1))
 def test_following_every_redirect_leads_to_the_truth_within_the_cap(seed, step, share):
-    world = World(Curriculum(share, share, 0, 1), seed=seed, constrained=False)
+    world = World(Curriculum(share, share, 0, 1), seed=seed)
     world.step = step
     for entity in ENTITIES[:6]:
         value, hops = follow_by_hand(world, entity)
@@ -49,15 +49,29 @@ def test_following_every_redirect_leads_to_the_truth_within_the_cap(seed, step, 
 
 
 def test_a_constrained_tool_answers_the_same_truth_at_once_and_in_one_form():
-    free = World(ALL_REDIRECT, seed=1, constrained=False)
-    tight = World(ALL_REDIRECT, seed=1, constrained=True)
+    free = World(ALL_REDIRECT, seed=1)
+    tight = World(ALL_REDIRECT, seed=1, redirects=False, free_forms=False)
     assert any(free.hops(entity) for entity in ENTITIES)
     for entity in ENTITIES:
         assert tight.lookup(entity) == schema_result(free.truth(entity))
 
 
+def test_form_and_redirects_are_separate():
+    forms = World(ALL_REDIRECT, seed=1, redirects=False)
+    schema = World(ALL_REDIRECT, seed=1, free_forms=False)
+    for entity in ENTITIES:
+        answer = forms.lookup(entity)
+        assert forms.truth(entity) in answer.split()
+        assert (answer == schema_result(forms.truth(entity))) == (
+            not forms.hops(entity) and answer.startswith("value =")
+        )
+        redirected = schema.hops(entity) > 0
+        assert schema.lookup(entity).startswith(f"{entity} moved to" if redirected else "value =")
+    assert sum("moved" in schema.lookup(entity) for entity in ENTITIES) > 4
+
+
 def test_unknown_keys_and_padded_keys():
-    world = World(NONE_REDIRECT, seed=0, constrained=False)
+    world = World(NONE_REDIRECT, seed=0)
     assert world.lookup("nonsense") == "none"
     assert world.lookup(" e3 ") == world.lookup("e3")
 
@@ -65,7 +79,7 @@ def test_unknown_keys_and_padded_keys():
 def test_the_share_of_redirects_follows_the_curriculum():
     curriculum = Curriculum(0.1, 0.7, 20, 120)
     assert [curriculum.share(step) for step in (0, 20, 70, 120, 500)] == pytest.approx([0.1, 0.1, 0.4, 0.7, 0.7])
-    world = World(curriculum, seed=0, constrained=False)
+    world = World(curriculum, seed=0)
     shares = []
     for step in (0, 70):
         world.step = step
@@ -75,7 +89,7 @@ def test_the_share_of_redirects_follows_the_curriculum():
 
 
 def test_a_step_has_its_own_world_and_the_same_one_each_time():
-    world, again = World(NONE_REDIRECT, seed=0, constrained=False), World(NONE_REDIRECT, seed=0, constrained=False)
+    world, again = World(NONE_REDIRECT, seed=0), World(NONE_REDIRECT, seed=0)
     first = [world.truth(entity) for entity in ENTITIES]
     world.step = 1
     assert [world.truth(entity) for entity in ENTITIES] != first
@@ -83,7 +97,7 @@ def test_a_step_has_its_own_world_and_the_same_one_each_time():
 
 
 def test_answers_are_right_only_word_for_word_and_from_the_assistant():
-    world = World(NONE_REDIRECT, seed=0, constrained=False)
+    world = World(NONE_REDIRECT, seed=0)
     value = world.truth("e3")
     other = next(v for v in VALUES if v != value)
 

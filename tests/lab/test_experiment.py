@@ -9,9 +9,9 @@ pytest.importorskip("trl")
 
 import torch
 
-from foreshock.errors import InputError
-from foreshock.lab.environment import Curriculum
-from foreshock.lab.experiment import ARMS, Experiment, build_trainer
+from foreshock.lab.arms import ARMS
+from foreshock.lab.environment import REDIRECT_SHARE, Curriculum
+from foreshock.lab.experiment import Experiment, build_trainer
 from foreshock.lab.reference import ReferenceConfig
 
 SMALL = Experiment(
@@ -44,7 +44,7 @@ def test_each_arm_trains_through_trls_own_tool_path(arm, folder):
     assert len(rows) == SMALL.steps
     assert all(math.isfinite(row["loss"]) and math.isfinite(row["kl"]) for row in rows)
     assert all(row["tools/call_frequency"] > 0 and row["tools/failure_frequency"] == 0 for row in rows)
-    assert ("drift_aware/weight" in rows[-1]) == (arm == "drift_aware")
+    assert [row[REDIRECT_SHARE] for row in rows] == [0.5] * SMALL.steps
 
 
 def test_the_same_experiment_on_one_thread_gives_the_same_bits(folder):
@@ -60,8 +60,3 @@ def test_the_same_experiment_on_one_thread_gives_the_same_bits(folder):
         torch.set_num_threads(threads)
     assert torch.equal(runs[0], runs[1])
     assert not torch.equal(runs[0], runs[2])
-
-
-def test_an_unknown_arm_is_named_with_the_known_ones(folder):
-    with pytest.raises(InputError, match=r"'free'.*fixed, drift_aware, constrained"):
-        build_trainer(replace(SMALL, arm="free"), folder)

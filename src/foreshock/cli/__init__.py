@@ -16,6 +16,7 @@ from foreshock.cli.diagnose import diagnose
 from foreshock.cli.explain import explain
 from foreshock.cli.inspect import inspect
 from foreshock.cli.report import report
+from foreshock.cli.reproduce import reproduce
 from foreshock.cli.rules import list_rules
 from foreshock.cli.watch import watch
 
@@ -26,5 +27,5 @@ def main() -> None:
     """Early warning for agent RL: watches the tail of per-token log-ratios where tool-using agents break first."""
 
 
-for command in (collect, compare, dataset, demo, diagnose, explain, inspect, list_rules, report, watch):
+for command in (collect, compare, dataset, demo, diagnose, explain, inspect, list_rules, report, reproduce, watch):
     main.add_command(command)

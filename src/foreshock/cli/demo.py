@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
 
 import click
 
 from foreshock.cli.shared import errors_shown
-
-if TYPE_CHECKING:
-    from foreshock.lab.experiment import Arm
+from foreshock.lab.arms import ARMS
 
 
 @click.command()
 @click.option(
     "--arm",
-    type=click.Choice(["fixed", "drift_aware", "constrained"]),
+    type=click.Choice(list(ARMS)),
     default="fixed",
     show_default=True,
     help="How the policy is held to its reference, or the tool to its form.",
@@ -46,4 +43,4 @@ def demo(arm: str, seed: int, steps: int | None, model: str, run_dir: Path | Non
     with errors_shown():
         from foreshock.lab import demo as lab_demo
 
-        lab_demo.run(arm=cast("Arm", arm), seed=seed, steps=steps, model=model, run_dir=run_dir)
+        lab_demo.run(arm=arm, seed=seed, steps=steps, model=model, run_dir=run_dir)

@@ -1,85 +1,41 @@
-"""What differs between the arms of the experiment: how the policy is held to its reference.
-
-"Drift-aware" is our definition; the published account names the contrast with a fixed-policy baseline only. Here it is
-a second KL term on the post-tool tokens alone, whose weight follows the tail of those tokens' log-ratios.
-"""
+"""The arms of the experiment: what each one changes of the fixed arm. No torch here, so that commands can list them."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
-
-import torch
-from trl import GRPOTrainer
 
 
-def post_tool_mask(completion_mask: torch.Tensor, tool_mask: torch.Tensor) -> torch.Tensor:
-    """Return a bool (B, T) mask of the response tokens that stand after at least one tool-result token.
+@dataclass(frozen=True)
+class Arm:
+    """One arm; the defaults are the fixed arm.
 
-    TRL pads `tool_mask` with ones, so padding is told from a response by `completion_mask` alone.
-    """
-    tool_result = completion_mask.bool() & ~tool_mask.bool()
-    response = completion_mask.bool() & tool_mask.bool()
-    return response & (tool_result.cumsum(dim=1) > 0)
-
-
-@dataclass
-class TailWeight:
-    """The weight λ of the post-tool KL term, driven by the 99th percentile of |r| over post-tool tokens.
-
-    λ ← λ·(1 + 0.2·clip(p99/target − 1, ±0.5)), kept in [`low`, `high`].
+    `redirects`, `free_forms`: what the tool does, see `World`. All bounds are on |r| of policy/ref, in nats.
+    `kl_target`: the mean KL to which the one KL weight is steered, in nats per token.
+    `refresh_every`: steps after which the reference becomes a copy of the policy, again and again.
+    `tail_bound`: a post-tool token pays 1 for every nat that its |r| exceeds the bound by.
+    `masked_beyond`: a token whose |r| exceeds the bound has no policy gradient.
+    `post_tool_frozen`: tokens after a tool result have no gradient at all.
     """
 
-    value: float
-    target: float
-    low: float
-    high: float
-
-    def follow(self, p99: float) -> None:
-        """Move the weight by one step; a step without post-tool tokens (NaN) leaves it as it is."""
-        if not math.isnan(p99):
-            error = min(0.5, max(-0.5, p99 / self.target - 1))
-            self.value = min(self.high, max(self.low, self.value * (1 + 0.2 * error)))
+    description: str
+    redirects: bool = True
+    free_forms: bool = True
+    kl_target: float | None = None
+    refresh_every: int | None = None
+    tail_bound: float | None = None
+    masked_beyond: float | None = None
+    post_tool_frozen: bool = False
 
 
-def add_drift_aware_term(trainer: GRPOTrainer, weight: TailWeight) -> None:
-    """Make the trainer's loss include λ · mean k3 of policy/ref over post-tool tokens; no extra forward pass.
-
-    Two instance attributes are wrapped. They call what was there before, so other wrappers compose in any order.
-    """
-    seen: list[torch.Tensor] = []
-    inner_loss: Callable[..., torch.Tensor] = trainer._compute_loss
-    inner_logps: Callable[..., Any] = trainer._get_per_token_logps_and_entropies
-
-    def logps_and_entropies(*args: Any, **kwargs: Any) -> Any:
-        result = inner_logps(*args, **kwargs)
-        if result[0].requires_grad:
-            seen.append(result[0])
-        return result
-
-    def compute_loss(model: Any, inputs: dict[str, Any]) -> torch.Tensor:
-        seen.clear()
-        loss: torch.Tensor = inner_loss(model, inputs)
-        if not seen or "tool_mask" not in inputs:
-            return loss
-        post = post_tool_mask(inputs["completion_mask"], inputs["tool_mask"])
-        ref_minus_policy = inputs["ref_per_token_logps"] - seen.pop()
-        k3 = torch.exp(ref_minus_policy) - ref_minus_policy - 1
-        penalty = (k3 * post).sum() / post.sum().clamp(min=1)
-        term: torch.Tensor = weight.value * penalty / trainer.current_gradient_accumulation_steps
-        weight.follow(_p99_over_workers(trainer, ref_minus_policy.detach().abs()[post]))
-        trainer._metrics["train"]["drift_aware/weight"].append(weight.value)
-        return loss + term
-
-    trainer._get_per_token_logps_and_entropies = logps_and_entropies
-    trainer._compute_loss = compute_loss
-
-
-def _p99_over_workers(trainer: GRPOTrainer, magnitudes: torch.Tensor) -> float:
-    """Return the mean over workers of each worker's 99th percentile, NaN when no worker has post-tool tokens."""
-    has_any = magnitudes.numel() > 0
-    p99 = torch.quantile(magnitudes, 0.99) if has_any else torch.zeros(())
-    totals = trainer.accelerator.reduce(torch.stack([p99.double(), torch.tensor(float(has_any)).double()]))
-    return float(totals[0] / totals[1])
+ARMS = {
+    "fixed": Arm("a frozen reference and one KL weight for all tokens"),
+    "drift_aware": Arm("post-tool tokens pay for what their |r| exceeds 0.75 nats by", tail_bound=0.75),
+    "constrained": Arm("the tool follows redirects itself and answers in one form", redirects=False, free_forms=False),
+    "adaptive_kl": Arm("one KL weight, steered to a mean KL of 0.03 nats", kl_target=0.03),
+    "refresh": Arm("the reference becomes a copy of the policy every 40 steps", refresh_every=40),
+    "free_form": Arm("the tool follows redirects itself and answers in several forms", redirects=False),
+    "schema": Arm("the tool redirects, each kind of answer in one form", free_forms=False),
+    "frozen": Arm("tokens after a tool result have no gradient", post_tool_frozen=True),
+    "masked": Arm("tokens whose |r| exceeds 1.2 nats have no policy gradient", masked_beyond=1.2),
+}
+"""By name. "Drift-aware" is our definition; the published account names the contrast with a fixed baseline only."""

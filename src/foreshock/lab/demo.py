@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
-from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,67 +12,38 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from foreshock.errors import MissingExtra
 
 try:
-    import torch
-    from transformers import PrinterCallback, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
-    from transformers.utils.logging import disable_progress_bar
-    from trl import GRPOTrainer
+    from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 except ImportError as error:
     raise MissingExtra("foreshock demo", "'foreshock[trl]'") from error
 
-import foreshock
-from foreshock.lab.experiment import Arm, Experiment, build_trainer
-
-STEPS_PER_BLOCK = 6
-"""The demo is short, so its blocks are. The false-alarm share of null runs of this length is in docs/detectors.md."""
-
-MODELS = {"tiny": "a small tool-using agent", "smollm2": "SmolLM2-135M-Instruct with LoRA"}
-
-INTRODUCTION = {
-    "fixed": "a frozen reference and one KL weight for all tokens",
-    "drift_aware": "a second KL term on post-tool tokens, driven by their tail",
-    "constrained": "tool results in one fixed form, redirects resolved inside the tool",
-}
+from foreshock.lab.arms import ARMS
+from foreshock.lab.plan import MODELS, RunPlan
+from foreshock.lab.runs import prepare, train
 
 
-def run(*, arm: Arm, seed: int, steps: int | None, model: str, run_dir: Path | None) -> None:
+def run(*, arm: str, seed: int, steps: int | None, model: str, run_dir: Path | None) -> None:
     """Train one arm, watch it, write the report, and print where it is."""
-    warnings.filterwarnings("ignore", category=FutureWarning)
-    disable_progress_bar()
     console = Console(stderr=True, quiet=int(os.environ.get("RANK", "0")) != 0)
     folder = run_dir or Path("runs") / "-".join(["demo", *(["smollm2"] if model == "smollm2" else []), arm, str(seed)])
-    build, length, steps_per_block = _plan(model, arm, seed, steps, folder.parent / ".lab")
+    plan = RunPlan(model, arm, seed, steps or MODELS[model].steps, folder, folder.parent / ".lab")
     console.print(
-        f"[bold]Foreshock demo[/bold]: a real TRL GRPOTrainer trains {MODELS[model]} for {length}.\n"
-        f"Arm [bold]{arm}[/bold]: {INTRODUCTION[arm]}. Seed {seed}.\n"
+        f"[bold]Foreshock demo[/bold]: a real TRL GRPOTrainer trains {MODELS[model].description} for {_length(plan)}.\n"
+        f"Arm [bold]{arm}[/bold]: {ARMS[arm].description}. Seed {seed}.\n"
         "The share of tool results that redirect to another key rises on a schedule of its own (a curriculum)."
     )
-    if model == "tiny":
-        torch.set_num_threads(1)  # on matrices this small a second thread only waits, and one gives the same bits
-    with console.status("Preparing the reference policy (half a minute the first time) …"):
-        trainer = build()
-    trainer.remove_callback(PrinterCallback)
+    with console.status("Preparing the reference policy (a minute the first time) …"):
+        trainer = prepare(plan)
     trainer.add_callback(LiveStatus(console))
-    foreshock.watch(trainer, run_dir=folder, steps_per_block=steps_per_block)
-    trainer.train()
+    train(trainer, plan)
     done = f"Open [bold]{folder / 'report.html'}[/bold] in a browser, or run: foreshock diagnose {folder}"
     console.print(done, soft_wrap=True)  # a path that is broken over two lines cannot be copied
 
 
-def _plan(
-    model: str, arm: Arm, seed: int, steps: int | None, cache: Path
-) -> tuple[Callable[[], GRPOTrainer], str, int]:
-    """Return what builds the trainer, how long it trains in words, and the steps of a block."""
-    if model == "smollm2":
-        from foreshock.lab import smollm2
-
-        count = steps or smollm2.STEPS
-        minutes = count * smollm2.SECONDS_PER_STEP / 60
-        length = f"{count} steps, about {minutes:.0f} minutes on two cores (experimental)"
-        return lambda: smollm2.build_trainer(arm, seed, count, cache), length, smollm2.STEPS_PER_BLOCK
-    experiment = Experiment(arm=arm, seed=seed)
-    if steps is not None:
-        experiment = replace(experiment, steps=steps)
-    return lambda: build_trainer(experiment, cache), f"{experiment.steps} steps", STEPS_PER_BLOCK
+def _length(plan: RunPlan) -> str:
+    if plan.model == "tiny":
+        return f"{plan.steps} steps"
+    minutes = plan.steps * MODELS[plan.model].seconds_per_step / 60
+    return f"{plan.steps} steps, about {minutes:.0f} minutes on two cores (experimental)"
 
 
 class LiveStatus(TrainerCallback):

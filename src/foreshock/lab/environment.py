@@ -15,6 +15,9 @@ from typing import Any
 from foreshock.lab.vocabulary import ENTITIES, THOUGHTS, VALUES
 
 MAX_HOPS = 3
+REDIRECT_SHARE = "curriculum/redirect_share"
+"""Key under which a run logs the curriculum."""
+
 THOUGHT_COUNT = (7, 11)
 THOUGHT_COUNT_AFTER_RESULT = (2, 4)
 # Common words of thought are common, rare ones rare: 1, 1/2, 1/3, …
@@ -32,23 +35,26 @@ def schema_result(value: str) -> str:
     return f"value = {value}"
 
 
-def free_form_result(entity: str, value: str, rng: random.Random) -> str:
-    """Return the tool result as one of several sentences."""
-    return rng.choice(FREE_FORMS).format(entity=entity, value=value)
+def free_form_result(entity: str, value: str, form: int) -> str:
+    """Return the tool result as one of the `FREE_FORMS`."""
+    return FREE_FORMS[form].format(entity=entity, value=value)
 
 
-def redirect_result(entity: str, target: str, wording: int) -> str:
+def redirect_result(entity: str, target: str, form: int) -> str:
     """Return a result that holds no value and names the key to ask for next, in one of the `REDIRECTS`."""
-    return REDIRECTS[wording].format(entity=entity, target=target)
+    return REDIRECTS[form].format(entity=entity, target=target)
 
 
 @dataclass(frozen=True)
 class Entry:
-    """What the tool knows about one entity during one step."""
+    """What the tool knows about one entity during one step.
 
-    result: str
+    `form`: which of the `REDIRECTS` or `FREE_FORMS` the answer takes, None for the fixed form.
+    """
+
     value: str
     target: str | None
+    form: int | None
 
 
 @dataclass(frozen=True)
@@ -72,13 +78,15 @@ class Curriculum:
 class World:
     """The tool and its answers. Every step has new values and redirects, all a pure function of (seed, step).
 
-    With `constrained` the tool follows redirects itself and always answers in the fixed form.
+    `redirects`: whether the tool sends the policy on to another key; otherwise it goes there itself and answers in a
+    free form in the same place. `free_forms`: whether answers come in several wordings; otherwise each kind has one.
     """
 
-    def __init__(self, curriculum: Curriculum, *, seed: int, constrained: bool) -> None:
+    def __init__(self, curriculum: Curriculum, *, seed: int, redirects: bool = True, free_forms: bool = True) -> None:
         self.curriculum = curriculum
         self.seed = seed
-        self.constrained = constrained
+        self.redirects = redirects
+        self.free_forms = free_forms
         self.step = 0
         self._entries = lru_cache(maxsize=2)(self._build)
 
@@ -91,11 +99,15 @@ class World:
         Returns:
             The value, or the name of the entity to ask for instead.
         """
-        entries = self._entries(self.step)
-        entry = entries.get(key.strip())
+        entity = key.strip()
+        entry = self._entries(self.step).get(entity)
         if entry is None:
             return "none"
-        return schema_result(self.truth(key.strip())) if self.constrained else entry.result
+        form = entry.form if self.free_forms else None
+        if entry.target is not None and self.redirects:
+            return redirect_result(entity, entry.target, form or 0)
+        value = self.truth(entity)
+        return schema_result(value) if form is None else free_form_result(entity, value, form)
 
     def truth(self, entity: str) -> str:
         """Return the value at the end of the entity's chain of redirects."""
@@ -122,14 +134,12 @@ class World:
         entries = {}
         for entity in order:
             value, target = rng.choice(VALUES), targets.get(entity)
+            form: int | None = None
             if target is not None:
-                wording = rng.randrange(1, len(REDIRECTS)) if entity in odd else 0
-                result = redirect_result(entity, target, wording)
+                form = rng.randrange(1, len(REDIRECTS)) if entity in odd else 0
             elif rng.random() < FREE_FORM_SHARE:
-                result = free_form_result(entity, value, rng)
-            else:
-                result = schema_result(value)
-            entries[entity] = Entry(result, value, target)
+                form = rng.randrange(len(FREE_FORMS))
+            entries[entity] = Entry(value, target, form)
         return entries
 
 
@@ -186,8 +196,8 @@ def _user(content: str) -> Message:
     return {"role": "user", "content": content}
 
 
-def _call(entity: str, rng: random.Random, *, first: bool) -> Message:
-    content = "" if first else _thoughts(THOUGHT_COUNT_AFTER_RESULT, rng)
+def _call(entity: str, rng: random.Random, *, thinks: bool) -> Message:
+    content = _thoughts(THOUGHT_COUNT_AFTER_RESULT, rng) if thinks else ""
     function = {"name": "lookup", "arguments": {"key": entity}}
     return {"role": "assistant", "content": content, "tool_calls": [{"type": "function", "function": function}]}
 
@@ -206,13 +216,15 @@ class Habits:
 
     `follow[w]` is the share of redirects in wording w that the dialogues follow; at the others they give up. The odd
     wordings are what the reference seldom follows. The `right_…` shares, and `call_share`, leave it something to learn
-    that has nothing to do with redirects: answers that it says right too seldom.
+    that has nothing to do with redirects: answers that it says right too seldom. `think_first_share` of the first calls
+    come after some words of thought.
     """
 
     lookup_share: float = 0.6
     call_share: float = 0.45
+    think_first_share: float = 0.15
     redirect_share: float = 0.3
-    follow: tuple[float, ...] = (0.35, 0.15, 0.06)
+    follow: tuple[float, ...] = (0.45, 0.2, 0.1)
     right_thought_share: float = 0.45
     right_result_share: float = 0.6
 
@@ -232,20 +244,21 @@ def _lookup_dialogue(habits: Habits, rng: random.Random) -> list[Message]:
     if rng.random() >= habits.call_share:
         return [*messages, _say(f"answer {rng.choice(VALUES)}")]
     for depth in range(MAX_HOPS):
-        messages.append(_call(chain[depth], rng, first=depth == 0))
+        messages.append(_call(chain[depth], rng, thinks=depth > 0 or rng.random() < habits.think_first_share))
         if rng.random() >= habits.redirect_share:
             return [*messages, *_resolved(chain[depth], habits, rng)]
         wording = rng.randrange(len(REDIRECTS))
         messages.append(_tool(redirect_result(chain[depth], chain[depth + 1], wording)))
         if rng.random() >= habits.follow[wording]:
             return [*messages, _say(f"{_thoughts(THOUGHT_COUNT_AFTER_RESULT, rng)} answer none")]
-    return [*messages, _call(chain[-1], rng, first=False), *_resolved(chain[-1], habits, rng)]
+    return [*messages, _call(chain[-1], rng, thinks=True), *_resolved(chain[-1], habits, rng)]
 
 
 def _resolved(entity: str, habits: Habits, rng: random.Random) -> list[Message]:
     value = rng.choice(VALUES)
     free_form = rng.random() < FREE_FORM_SHARE
-    result = free_form_result(entity, value, rng) if free_form else schema_result(value)
+    form = rng.randrange(len(FREE_FORMS))
+    result = free_form_result(entity, value, form) if free_form else schema_result(value)
     said = _careless(value, habits.right_result_share, rng)
     return [_tool(result), _say(f"{_thoughts(THOUGHT_COUNT_AFTER_RESULT, rng)} answer {said}")]
 

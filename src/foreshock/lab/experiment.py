@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from accelerate import PartialState
 from datasets import Dataset
@@ -20,13 +20,13 @@ from transformers import (
 from trl import GRPOConfig, GRPOTrainer
 
 from foreshock.errors import InputError
-from foreshock.lab.arms import TailWeight, add_drift_aware_term
-from foreshock.lab.environment import Curriculum, World, correct_answer, questions
+from foreshock.lab.arms import ARMS, Arm
+from foreshock.lab.control import apply_arm
+from foreshock.lab.environment import REDIRECT_SHARE, Curriculum, World, correct_answer, questions
+from foreshock.lab.plan import MODELS
 from foreshock.lab.reference import ReferenceConfig, reference_folder
 from foreshock.lab.vocabulary import build_tokenizer
 
-Arm = Literal["fixed", "drift_aware", "constrained"]
-ARMS: tuple[Arm, ...] = ("fixed", "drift_aware", "constrained")
 GENERATIONS = 8
 
 ON_CPU: dict[str, Any] = {
@@ -47,8 +47,7 @@ ON_CPU: dict[str, Any] = {
 class Experiment:
     """One run.
 
-    `arm`: "fixed" holds the policy to a frozen reference by one KL weight; "drift_aware" adds a KL term on post-tool
-    tokens; "constrained" has the tool follow redirects itself and answer in one form.
+    `arm`: the name of one of the `ARMS`.
     `curriculum`: how the share of redirecting keys rises, whatever the policy does. The default one is still
     rising when the default number of steps ends.
     `grader_noise`: the share of grades that are flipped, so that training never runs out of gradient.
@@ -56,15 +55,15 @@ class Experiment:
     The first 50 steps or so are burn-in: the policy starts at its reference (r = 0) and learns the plain task.
     """
 
-    arm: Arm = "fixed"
+    arm: str = "fixed"
     seed: int = 0
-    steps: int = 210
-    lookups_per_step: int = 12
-    thoughts_per_step: int = 8
+    steps: int = MODELS["tiny"].steps
+    lookups_per_step: int = 5
+    thoughts_per_step: int = 15
     learning_rate: float = 3e-4
     beta: float = 0.04
     grader_noise: float = 0.08
-    curriculum: Curriculum = field(default_factory=lambda: Curriculum(0.02, 0.45, 30, 240))
+    curriculum: Curriculum = field(default_factory=lambda: Curriculum(0.06, 0.55, 30, 240))
     reference: ReferenceConfig = field(default_factory=ReferenceConfig)
 
 
@@ -74,14 +73,13 @@ def build_trainer(experiment: Experiment, folder: Path | str) -> GRPOTrainer:
     With several workers (torchrun) the main process trains the reference while the others wait. The rows of a step are
     shared out, so that a step means the same on any number of workers. On one thread the same experiment gives the same
     bits; call `torch.set_num_threads(1)` before, since matrices this small gain nothing from more threads and lose much
-    on busy cores. Raises InputError where the arm is unknown or the rows cannot be shared out in whole groups.
+    on busy cores. Raises InputError where the rows cannot be shared out in whole groups.
     """
-    if experiment.arm not in ARMS:
-        raise InputError(f"unknown arm: got {experiment.arm!r}, expected one of {', '.join(ARMS)}")
     folder = Path(folder)
     with PartialState(cpu=True).main_process_first():
         reference = reference_folder(experiment.reference, folder)
-    world = World(experiment.curriculum, seed=experiment.seed, constrained=experiment.arm == "constrained")
+    arm = ARMS[experiment.arm]
+    world = World(experiment.curriculum, seed=experiment.seed, redirects=arm.redirects, free_forms=arm.free_forms)
     trainer = GRPOTrainer(
         model=AutoModelForCausalLM.from_pretrained(reference),
         processing_class=build_tokenizer(),
@@ -94,8 +92,7 @@ def build_trainer(experiment: Experiment, folder: Path | str) -> GRPOTrainer:
         callbacks=[_WorldClock(world)],
     )
     trainer.remove_callback(PrinterCallback)
-    if experiment.arm == "drift_aware":
-        add_drift_aware_term(trainer, TailWeight(value=0.1, target=0.75, low=experiment.beta, high=5.0))
+    apply_arm(trainer, arm)
     return trainer
 
 
@@ -116,6 +113,7 @@ def _trainer_config(experiment: Experiment, folder: Path) -> GRPOConfig:
         learning_rate=experiment.learning_rate,
         adam_beta2=0.99,
         beta=experiment.beta,
+        **_refresh(ARMS[experiment.arm]),
         scale_rewards="none",
         # A noisy grader now and then rewards a word that was drawn against all odds. Cutting off the words that are far
         # less likely than the likeliest one keeps accidents of that kind out of both slices. The price: probability can
@@ -129,6 +127,12 @@ def _trainer_config(experiment: Experiment, folder: Path) -> GRPOConfig:
     )
 
 
+def _refresh(arm: Arm) -> dict[str, Any]:
+    if arm.refresh_every is None:
+        return {}
+    return {"sync_ref_model": True, "ref_model_sync_steps": arm.refresh_every, "ref_model_mixup_alpha": 1.0}
+
+
 class _WorldClock(TrainerCallback):
     """Tell the world which step it is, so that tool and reward agree on it and a resumed run goes on where it was."""
 
@@ -139,6 +143,12 @@ class _WorldClock(TrainerCallback):
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         self._world.step = state.global_step
+
+    def on_log(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, logs: Any = None, **kwargs: Any
+    ) -> None:
+        if logs is not None:  # so that a run's record discloses its curriculum
+            logs[REDIRECT_SHARE] = self._world.curriculum.share(self._world.step)
 
 
 def _reward(world: World, noise: float) -> Any:

