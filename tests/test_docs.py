@@ -45,11 +45,11 @@ def test_the_options_of_watch_are_documented():
 
 def test_the_documented_constants_are_those_of_the_code():
     from foreshock.detect import e_process, tail
-    from foreshock.lab import demo
+    from foreshock.lab.plan import MODELS
     from foreshock.rules import aggregates, tail_course
 
     text = (ROOT / "docs" / "detectors.md").read_text()
-    assert f"({demo.STEPS_PER_BLOCK} in the demo)" in text
+    assert f"({MODELS['tiny'].steps_per_block} in the demo)" in text
     assert f"Below {tail.MINIMUM_TOKENS} tokens" in text
     assert f"growth of the tail of at least ×{tail_course.MINIMUM_GROWTH}" in text
     assert f"growth of ×{tail_course.CRITICAL_GROWTH}" in text

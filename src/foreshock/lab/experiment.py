@@ -144,15 +144,12 @@ class _WorldClock(TrainerCallback):
     ) -> None:
         self._world.step = state.global_step
 
-    def on_log(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, logs: Any = None, **kwargs: Any
-    ) -> None:
-        if logs is not None:  # so that a run's record discloses its curriculum
-            logs[REDIRECT_SHARE] = self._world.curriculum.share(self._world.step)
-
 
 def _reward(world: World, noise: float) -> Any:
-    def grade(completions: list[list[dict[str, Any]]], kind: list[str], subject: list[str], **_: Any) -> list[float]:
+    def grade(
+        completions: list[list[dict[str, Any]]], kind: list[str], subject: list[str], log_metric: Any, **_: Any
+    ) -> list[float]:
+        log_metric(REDIRECT_SHARE, world.curriculum.share(world.step))  # a run's record discloses its curriculum
         rng = random.Random(f"grader/{world.seed}/{world.step}/{PartialState().process_index}")
         grades = []
         for messages, k, s in zip(completions, kind, subject, strict=True):

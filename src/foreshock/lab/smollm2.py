@@ -139,7 +139,10 @@ def _questions(count: int, seed: int) -> list[dict[str, str]]:
 
 
 def _reward(tool: Codes) -> Callable[..., list[float]]:
-    def correct(completions: Sequence[str], name: Sequence[str], letters: Sequence[str], **_: Any) -> list[float]:
+    def correct(
+        completions: Sequence[str], name: Sequence[str], letters: Sequence[str], log_metric: Any, **_: Any
+    ) -> list[float]:
+        log_metric(REDIRECT_SHARE, tool.curriculum.share(tool.step))
         answers = [re.findall(r"^A: *(\S+)", text, re.MULTILINE)[-1:] for text in completions]
         expected = [tool.code(key) if key else min(pair) for key, pair in zip(name, letters, strict=True)]
         return [float(answer == [right]) for answer, right in zip(answers, expected, strict=True)]
@@ -151,7 +154,6 @@ def _rollout(tool: Codes) -> Callable[[list[str], Any], dict[str, Any]]:
     def rollout(prompts: list[str], trainer: Any) -> dict[str, Any]:
         """Let the policy write line by line; a LOOKUP line is answered by a line of the environment."""
         tool.step = trainer.state.global_step
-        trainer._metrics["train"][REDIRECT_SHARE].append(tool.curriculum.share(tool.step))
         tokenizer = trainer.processing_class
         rows = [_Row(tokenizer(prompt)["input_ids"]) for prompt in prompts]
         for _ in range(MAX_TURNS):
