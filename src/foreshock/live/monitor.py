@@ -298,10 +298,12 @@ class Monitor:
         index = self.run.blocks[-1].index + 1 if self.run.blocks else 0
         tokens = top_tokens.unpack(top, first_step, self._world_size, self.config.decode, self.config.tools)
         block = Block(index, first_step, last_step, EncodedSketches.of(seen), self._world_size, counts, tokens)
+        if self._rank:
+            self.run.blocks.clear()  # only the first worker judges; the others show the last block
         self.run.blocks.append(block)
         self._refresh_metrics()
         if self._writer is not None:
-            self._writer.write_block(block)
+            self.run.blocks[-1] = self._writer.write_block(block)
             self._judge()
 
     @guarded

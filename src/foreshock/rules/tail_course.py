@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -178,7 +179,7 @@ def tail_course(run: Run, pair: str) -> TailCourse:
 
 def reading_key(pair: str) -> str:
     """Return the name in :attr:`Block.derived` under which the :class:`TailReading` of a pair is kept."""
-    return f"tail of {pair}"
+    return sys.intern(f"tail of {pair}")  # one string for all blocks of a long run
 
 
 def _read(block: Block, pair: str) -> TailReading:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass, field
+from dataclasses import dataclass, field, fields
+from operator import attrgetter
 from typing import Any
 
 from foreshock.batch import PAIRS
@@ -36,6 +37,9 @@ class TopToken:
         log_ratio, step, turn, position, token, previous, *texts = values
         places = int(step), int(turn), int(position)
         return cls(float(log_ratio), *places, int(token), int(previous), *map(str, texts))
+
+
+_values = attrgetter(*(part.name for part in fields(TopToken)))
 
 
 class EncodedSketches(Mapping[str, LogRatioSketch]):
@@ -103,7 +107,7 @@ class Block:
             "last_step": self.last_step,
             "workers": self.workers,
             "counters": {name: list(values) for name, values in self.counters.items()},
-            "top": {name: [astuple(token) for token in tokens] for name, tokens in self.top.items()},
+            "top": {name: [_values(token) for token in tokens] for name, tokens in self.top.items()},
             "sketches": dict(self._encoded().texts),
         }
 

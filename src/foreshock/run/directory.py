@@ -18,6 +18,7 @@ import msgspec
 
 from foreshock.errors import ReadError, RunDirectoryError
 from foreshock.run.block import Block
+from foreshock.run.stored import keep_on_disk
 
 SCHEMA = 1
 LARGEST_STEP = 2**62
@@ -68,6 +69,7 @@ class RunWriter:
             RunDirectoryError: a file of the directory cannot be opened for appending.
         """
         self.folder = folder
+        self._blocks_file = (folder / BLOCKS).absolute()
         self._sessions = read_sessions(folder)
         self.session = len(self._sessions)
         self._sessions.append(
@@ -92,9 +94,9 @@ class RunWriter:
         """Append the scalars that the trainer logged at an optimizer step."""
         self._append(METRICS, {"step": step, "time": round(time.time(), 3), "values": dict(values)})
 
-    def write_block(self, block: Block) -> None:
-        """Append a block."""
-        self._append(BLOCKS, block.to_record())
+    def write_block(self, block: Block) -> Block:
+        """Append a block and return it as it is to be kept: its content is read from the file when asked for."""
+        return keep_on_disk(block, self._blocks_file, *self._append(BLOCKS, block.to_record()))
 
     def write_finding(self, finding: Mapping[str, Any]) -> None:
         """Append a finding as it stood when it was raised."""
@@ -116,10 +118,13 @@ class RunWriter:
         for file in self._files.values():
             file.close()
 
-    def _append(self, name: str, record: Record) -> None:
-        line = msgspec.json.encode({"schema": SCHEMA, "session": self.session, **_finite(record)})
-        self._files[name].write(line + b"\n")
-        self._files[name].flush()
+    def _append(self, name: str, record: Record) -> tuple[int, int]:
+        """Write a line; return at which byte it begins and how long it is."""
+        line = msgspec.json.encode({"schema": SCHEMA, "session": self.session, **_finite(record)}) + b"\n"
+        file = self._files[name]
+        file.write(line)
+        file.flush()
+        return file.tell() - len(line), len(line)
 
     def _write_sessions(self) -> None:
         target = self.folder / RUN

@@ -14,6 +14,7 @@ from foreshock.errors import CorruptRecord, ReadError
 from foreshock.run.block import Block
 from foreshock.run.directory import BLOCKS, FINDINGS, METRICS, RUN, Record, is_step, read_sessions
 from foreshock.run.model import Run
+from foreshock.run.stored import keep_on_disk
 
 STEP_KEYS = {METRICS: "step", BLOCKS: "last_step"}
 
@@ -53,6 +54,7 @@ class RunReader:
             raise ReadError(
                 f"{str(self.folder)!r} is not a run directory: it holds no {RUN}. Pass a folder that a watch wrote."
             )
+        self._blocks_file = (self.folder / BLOCKS).absolute()
         self._limits: list[float] = []
         self._start_over(self._limits)
 
@@ -95,7 +97,8 @@ class RunReader:
             if record is None:
                 self.run.skipped[f"torn or damaged lines in {name}"] += 1
             elif is_step(record.get(STEP_KEYS[name])):
-                yield {**record, "step": record[STEP_KEYS[name]]}
+                start = self._offsets[name] - len(line)
+                yield {**record, "step": record[STEP_KEYS[name]], "place": (start, len(line))}
             else:
                 self.run.skipped[f"records without a step in {name}"] += 1
 
@@ -125,9 +128,11 @@ class RunReader:
 
     def _add_block(self, record: Record) -> None:
         try:
-            insort(self.run.blocks, Block.from_record(record), key=lambda block: block.last_step)
+            block = keep_on_disk(Block.from_record(record), self._blocks_file, *record["place"])
         except CorruptRecord:
             self.run.skipped["damaged blocks"] += 1
+        else:
+            insort(self.run.blocks, block, key=lambda block: block.last_step)
 
 
 def _limits(sessions: list[Record]) -> list[float]:
