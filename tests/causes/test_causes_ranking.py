@@ -2,11 +2,14 @@
 
 import math
 import re
+import warnings
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from foreshock.causes import checks, weigh_causes
 from foreshock.causes.table import TABLE
@@ -24,10 +27,11 @@ LEVELS = {
 }  # fmt: skip
 
 
-def make_run(*, text=1.0, post=1.0, blocks=30, tokens=4000, without=(), seed=0, **changes):
+def make_run(*, text=1.0, post=1.0, blocks=30, tokens=4000, without=(), rollout=None, seed=0, **changes):
     """A run whose tails grow to ``text`` and ``post`` times their size, and whose series change as they are told.
 
-    ``changes`` map a key, with ``__`` for ``/``, to a function of (values, growth 0 … 1).
+    ``changes`` map a key, with ``__`` for ``/``, to a function of (values, growth 0 … 1). ``rollout``: log-ratios of
+    the trainer over the sampler, from a generator and a slice id.
     """
     rng = np.random.default_rng(seed)
     run = Run()
@@ -36,7 +40,12 @@ def make_run(*, text=1.0, post=1.0, blocks=30, tokens=4000, without=(), seed=0, 
         for slice_id, factor in enumerate((text, post)):
             values = 0.2 * factor**share * rng.standard_t(3, tokens) * math.exp(rng.normal(0, 0.02))
             sketch.update(values.astype(np.float32), np.full(tokens, slice_id))
-        run.blocks.append(Block(index, 10 * index + 1, 10 * index + 10, {"policy/ref": sketch}))
+        sketches = {"policy/ref": sketch}
+        if rollout:
+            sketches["old/rollout"] = LogRatioSketch()
+            for slice_id in (0, 1):
+                sketches["old/rollout"].update(rollout(rng, slice_id), np.full(tokens, slice_id))
+        run.blocks.append(Block(index, 10 * index + 1, 10 * index + 10, sketches))
     steps = 10 * blocks
     growth = np.clip((np.arange(steps) - 0.4 * steps) / (0.3 * steps), 0, 1)
     table = {key: mean + sd * rng.normal(size=steps) for key, (mean, sd) in LEVELS.items() if key not in without}
@@ -54,6 +63,14 @@ def times(factor):
 
 def plus(amount):
     return lambda values, growth: values + amount * growth
+
+
+def jumps(factor):
+    return lambda values, growth: np.where(growth > 0, values * factor, values)
+
+
+def is_zero(values, growth):
+    return np.zeros(growth.size)
 
 
 FAILURES = {
@@ -96,6 +113,63 @@ def test_the_right_cause_is_first(name):
     assert first.rival in causes.ALL
     assert first.rival != name
     assert all(cause.evidence_for for cause in diagnosis.causes)
+
+
+def tool_turns_tokenised_again(rng, slice_id):
+    values = 0.02 * rng.normal(size=4000)
+    values[: 240 * slice_id] = -4.0
+    return values.astype(np.float32)
+
+
+def renormalised_over_top_p(rng, slice_id):
+    return (0.02 * rng.normal(size=4000) - 0.1).astype(np.float32)
+
+
+DIFFERENCE = "sampling__sampling_logp_difference__mean"
+ENGINE = {
+    causes.STALE_WEIGHTS: {DIFFERENCE: jumps(12), "reward": plus(-0.2)},
+    causes.ENGINE_DRIFT: {DIFFERENCE: lambda values, growth: values * 6 ** np.linspace(0, 1, growth.size)},
+    causes.TRUNCATED_SUPPORT: {"rollout": renormalised_over_top_p},
+    causes.RETOKENISATION: {"rollout": tool_turns_tokenised_again},
+}
+
+
+@pytest.mark.parametrize("kind", ENGINE)
+def test_the_kind_of_an_engine_mismatch_is_told_and_has_its_own_check(kind):
+    diagnosis = diagnose_run(make_run(**ENGINE[kind]))
+    first = diagnosis.causes[0]
+    assert (first.name, first.kind) == (causes.ENGINE_MISMATCH, kind)
+    assert str(first) == f"engine mismatch ({kind})"
+    assert first.separating_check == checks.KINDS[kind]
+    assert first.evidence_against == ()
+
+
+def test_a_validator_that_dies_is_the_environment():
+    diagnosis = diagnose_run(make_run(reward=jumps(0.15)))
+    first = diagnosis.causes[0]
+    assert (first.name, first.findings) == (causes.ENVIRONMENT, ("environment-fault",))
+    assert first.rival
+
+
+def test_a_dead_run_is_the_environment_and_no_lack_of_signal():
+    dead = dict.fromkeys(("reward", "reward_std", "grad_norm"), is_zero)
+    diagnosis = diagnose_run(make_run(**dead, frac_reward_zero_std=lambda values, growth: np.ones(growth.size)))
+    assert [cause.name for cause in diagnosis.causes] == [causes.ENVIRONMENT]
+    assert diagnosis.causes[0].findings == ("dead-run",)
+
+
+numbers = st.floats(width=64) | st.sampled_from([0.0, 1.0, math.nan, math.inf, -math.inf, 1e308, -1e308, 5e-324])
+
+
+@given(st.dictionaries(st.sampled_from(list(LEVELS)), st.lists(numbers, min_size=1, max_size=8)), st.integers(0, 90))
+def test_no_sign_raises_or_warns_whatever_is_logged(table, rows):
+    run = Run()
+    for row in range(rows):
+        run.append_scalars(row, {key: values[row % len(values)] for key, values in table.items()})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ranked, _ = weigh_causes(run, [Finding(name, "warning", "X.", (1, 2), cause=name) for name in causes.ALL])
+    assert {cause.name for cause in ranked} == set(causes.ALL)
 
 
 def test_a_support_mismatch_is_told_from_the_optimiser_and_has_an_engine_as_its_rival():

@@ -8,7 +8,7 @@ does not show it or does not hold what it needs. States of series are those of :
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -23,6 +23,9 @@ from foreshock.rules.tail_course import MINIMUM_GROWTH, tail_course
 from foreshock.rules.tail_effect import effect_of
 from foreshock.run import Run
 
+Rules = Collection[str]
+"""Identifiers of rules."""
+
 
 @dataclass(frozen=True)
 class Facts:
@@ -34,6 +37,10 @@ class Facts:
     def course(self, key: str) -> Course | None:
         """Return how a key went after the warm-up, or from the first row on where that leaves too few rows."""
         return course(self.run, key) or course(self.run, key, warm_up=False)
+
+    def found(self, rules: Rules) -> bool:
+        """Say whether one of these rules has a finding."""
+        return any(finding.rule in rules for finding in self.findings)
 
     @cached_property
     def tails(self) -> dict[str, float]:
@@ -52,17 +59,17 @@ _STATES = {"up": "has risen from {} to {}", "down": "has fallen from {} to {}", 
 _SLICES = {TEXT_ONLY: "text-only", POST_TOOL: "post-tool"}
 
 
-def went(key: str, state: str, so: str = "", *, unless: str = "", below: float = math.inf) -> Sign:
+def went(key: str, state: str, so: str = "", *, unless: Rules = (), below: float = math.inf) -> Sign:
     """Return the sign that a logged key went ``up``, ``down`` or stayed ``flat``, and is under ``below`` now.
 
-    ``so``: what follows from it. ``unless``: the rule whose finding says the same, so that it does not count twice.
+    ``so``: what follows from it. ``unless``: rules whose findings say as much, so that it does not count twice.
     """
 
     def sign(facts: Facts) -> str:
         judged = facts.course(key)
         if judged is None or judged.direction != state or not judged.late_level < below:
             return ""
-        if any(finding.rule == unless for finding in facts.findings):
+        if facts.found(unless):
             return ""
         levels = _STATES[state].format(f"{judged.early_level:.3g}", f"{judged.late_level:.3g}")
         return _sentence(f"{key} {levels}", so)
@@ -70,12 +77,12 @@ def went(key: str, state: str, so: str = "", *, unless: str = "", below: float =
     return sign
 
 
-def all_flat(*keys: str, so: str = "") -> Sign:
-    """Return the sign that none of these keys has moved, as far as they are logged."""
+def all_flat(*keys: str, so: str = "", unless: Rules = ()) -> Sign:
+    """Return the sign that none of these keys has moved, as far as they are logged; the options are as in ``went``."""
 
     def sign(facts: Facts) -> str:
         judged = {key: found.direction for key in keys if (found := facts.course(key))}
-        if not judged or set(judged.values()) != {"flat"}:
+        if not judged or set(judged.values()) != {"flat"} or facts.found(unless):
             return ""
         return _sentence(f"{listed(list(judged))} {'is' if len(judged) == 1 else 'are'} flat", so)
 

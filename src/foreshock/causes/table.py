@@ -13,12 +13,17 @@ from dataclasses import dataclass
 from foreshock.causes.signs import Sign, all_finite, all_flat, named, tails, went
 from foreshock.rules import causes as names
 from foreshock.rules import (
+    diversity,
     entropy_change,
+    environment_fault,
     gradient_tail,
     kl_runaway,
     length_at_cap,
+    mismatch,
+    mismatch_slices,
     non_finite,
     reward_hacking,
+    reward_length,
     tail_growth,
     tool_failures,
     tool_use,
@@ -26,7 +31,7 @@ from foreshock.rules import (
 )
 from foreshock.rules.statements import POLICY_METRICS
 
-MISMATCH = ("sampling/sampling_logp_difference/mean", "sampling/importance_sampling_ratio/mean")
+ENGINE_RULES = (mismatch.ID, mismatch_slices.ID)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,16 +64,19 @@ TABLE: Mapping[str, Signs] = {
     ),
     names.ENGINE_MISMATCH: Signs(
         fits=(tail_growth.ID,),
-        speaks_for=(went(MISMATCH[0], "up"),),
-        against=tuple(went(key, "flat", so="sampler and trainer do not drift apart") for key in MISMATCH),
+        speaks_for=tuple(went(key, "up", unless=ENGINE_RULES) for key in mismatch.LEVELS),
+        against=tuple(
+            went(key, "flat", so="sampler and trainer do not drift apart", unless=ENGINE_RULES)
+            for key in mismatch.LEVELS
+        ),
         rivals=(names.OPTIMISER, names.NUMERICS),
     ),
     names.OPTIMISER: Signs(
         fits=(non_finite.ID,),
         speaks_for=(
             tails("up", "up", so="the whole policy has moved, not one kind of context"),
-            went("grad_norm", "up", unless=gradient_tail.ID),
-            went("kl", "up", unless=kl_runaway.ID),
+            went("grad_norm", "up", unless=(gradient_tail.ID,)),
+            went("kl", "up", unless=(kl_runaway.ID,)),
         ),
         against=(
             tails("flat", "", so="not the optimiser, which would move both slices"),
@@ -77,10 +85,10 @@ TABLE: Mapping[str, Signs] = {
         rivals=(names.ENGINE_MISMATCH, names.REWARD_HACKING),
     ),
     names.ENTROPY_COLLAPSE: Signs(
-        fits=(),
+        fits=(diversity.ID,),
         speaks_for=(
-            went("entropy", "down", unless=entropy_change.ID),
-            went("frac_reward_zero_std", "up", unless=zero_signal.ID),
+            went("entropy", "down", unless=(entropy_change.ID,)),
+            went("frac_reward_zero_std", "up", unless=(zero_signal.ID,)),
         ),
         against=(went("entropy", "flat"), went("entropy", "up")),
         rivals=(names.REWARD_HACKING, names.ZERO_SIGNAL),
@@ -88,8 +96,10 @@ TABLE: Mapping[str, Signs] = {
     names.REWARD_HACKING: Signs(
         fits=(entropy_change.ID,),
         speaks_for=(
-            went("reward", "up", so="something is rewarded", unless=reward_hacking.ID),
-            went("completions/mean_length", "up", so="a reward is often bought with length"),
+            went("reward", "up", so="something is rewarded", unless=(reward_hacking.ID,)),
+            went(
+                "completions/mean_length", "up", so="a reward is often bought with length", unless=(reward_length.ID,)
+            ),
         ),
         against=(
             went("reward", "flat", so="no reward has been gained in any way"),
@@ -110,18 +120,18 @@ TABLE: Mapping[str, Signs] = {
         rivals=(names.LENGTH_COLLAPSE, names.ENTROPY_COLLAPSE),
     ),
     names.LENGTH_COLLAPSE: Signs(
-        fits=(),
+        fits=(reward_length.ID,),
         speaks_for=(
             went("completions/mean_length", "up"),
             went("completions/mean_length", "down"),
-            went("completions/clipped_ratio", "up", unless=length_at_cap.ID),
+            went("completions/clipped_ratio", "up", unless=(length_at_cap.ID,)),
         ),
         against=(went("completions/clipped_ratio", "flat", so="few completions are cut off", below=0.5),),
         rivals=(names.REWARD_HACKING, names.ZERO_SIGNAL),
     ),
     names.TOOL_USE_COLLAPSE: Signs(
         fits=(tool_failures.ID,),
-        speaks_for=(went("tools/call_frequency", "down", unless=tool_use.ID),),
+        speaks_for=(went("tools/call_frequency", "down", unless=(tool_use.ID,)),),
         against=(
             went("tools/call_frequency", "flat", so="the policy still calls its tools"),
             went("tools/call_frequency", "up", so="the policy still calls its tools"),
@@ -132,8 +142,12 @@ TABLE: Mapping[str, Signs] = {
     names.ENVIRONMENT: Signs(
         fits=(tool_use.ID,),
         speaks_for=(
-            all_flat(*POLICY_METRICS, so="the policy is what it was, so look at what it acts on"),
-            went("tools/failure_frequency", "up", unless=tool_failures.ID),
+            all_flat(
+                *POLICY_METRICS,
+                so="the policy is what it was, so look at what it acts on",
+                unless=(environment_fault.ID,),
+            ),
+            went("tools/failure_frequency", "up", unless=(tool_failures.ID,)),
         ),
         against=(went("tools/failure_frequency", "flat", so="tools work as before", below=0.5),),
         rivals=(names.TOOL_USE_COLLAPSE, names.ENGINE_MISMATCH),
