@@ -5,6 +5,7 @@ import math
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -123,6 +124,13 @@ def test_a_compressed_database(made: Made) -> None:
         open_run(packed)
 
 
+@cache
+def recorded(name: str) -> bytes:
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.executescript((DATA / name).read_text())
+        return connection.serialize()
+
+
 @settings(deadline=None, max_examples=100)
 @given(data=st.data())
 @pytest.mark.parametrize("name", [MLFLOW, TRACKIO])
@@ -130,10 +138,7 @@ def test_damage_raises_nothing_but_read_errors(
     tmp_path_factory: pytest.TempPathFactory, name: str, data: st.DataObject
 ) -> None:
     path = tmp_path_factory.getbasetemp() / f"{name}.db"
-    path.unlink(missing_ok=True)
-    with closing(sqlite3.connect(path)) as connection:
-        connection.executescript("PRAGMA synchronous = off;" + (DATA / name).read_text())
-    content = bytearray(path.read_bytes())
+    content = bytearray(recorded(name))
     for _ in range(data.draw(st.integers(1, 8))):
         content[data.draw(st.integers(16, len(content) - 1))] = data.draw(st.integers(0, 255))
     path.write_bytes(content[: data.draw(st.integers(16, len(content)))])

@@ -3,6 +3,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import json
+import math
 import os
 import random
 from collections.abc import Callable
@@ -13,9 +14,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from foreshock.diagnosis import diagnose_run
 from foreshock.errors import ReadError
 from foreshock.run import Run
-from foreshock.sources import console, csv_table, describe, jsonl, open_run, trainer_state
+from foreshock.sources import (
+    console,
+    csv_table,
+    database,
+    describe,
+    find_runs,
+    jsonl,
+    mlflow,
+    open_run,
+    tensorboard,
+    trainer_state,
+    wandb,
+)
 
 Written = Callable[..., Path]
 
@@ -30,7 +44,12 @@ SAMPLES = {
     "console log (verl lines)": "step:1 - actor/entropy:0.5 - actor/lr:1e-06\nstep:2 - actor/entropy:0.4\n",
     "console log (key=value lines)": "Step 4: loss=0.25, kl: nan\n[iter 5/9] loss=0.5\n",
 }
-READERS = (trainer_state.read, jsonl.read, csv_table.read, console.read)
+READERS = (
+    *(trainer_state.read, jsonl.read, csv_table.read, console.read),
+    *(tensorboard.read, wandb.read, database.read, mlflow.read_folder),
+)
+STARTS = (b"", b":W&B\xe1\xbe\x00", b"SQLite format 3\0\x10\0\1\1\0@  ", b"\x1f\x8b\x08\0", b"\x28\xb5\x2f\xfd")
+"""Of a file of any kind, a W&B file, a database, and of compressed ones."""
 
 
 @pytest.mark.parametrize("name", SAMPLES)
@@ -100,12 +119,32 @@ def check(run: Run) -> None:
 
 
 @settings(deadline=None, max_examples=150)
-@given(content=st.binary(max_size=300))
-def test_random_bytes_raise_nothing_but_read_errors(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
+@given(start=st.sampled_from(STARTS), content=st.binary(max_size=300))
+def test_random_bytes_raise_nothing_but_read_errors(
+    tmp_path_factory: pytest.TempPathFactory, start: bytes, content: bytes
+) -> None:
     path = tmp_path_factory.getbasetemp() / "random"
-    path.write_bytes(content)
+    path.write_bytes(start + content)
     for run in attempts(path):
         check(run)
+    assert find_runs(path) == [path]
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_nan_everywhere_is_read_and_never_called_healthy(written: Written, name: str) -> None:
+    rows = {
+        "trainer_state.json": json.dumps({"log_history": [{"step": n, "loss": math.nan} for n in range(1, 101)]}),
+        "JSONL metrics": "".join(f'{{"step": {n}, "loss": NaN}}\n' for n in range(1, 101)),
+        "CSV": "step,loss\n" + "".join(f"{n},nan\n" for n in range(1, 101)),
+        "console log (dict lines)": "{'loss': nan, 'epoch': 0.5}\n" * 100,
+        "console log (verl lines)": "".join(f"step:{n} - loss:nan\n" for n in range(1, 101)),
+        "console log (key=value lines)": "".join(f"step {n}: loss=nan\n" for n in range(1, 101)),
+    }
+    run = open_run(written(rows[name]))
+    assert run.identity["source"]["format"] == name
+    assert len(run.series["loss"]) == 100
+    assert np.isnan(run.series["loss"].values).all()
+    assert diagnose_run(run).verdict != "healthy"
 
 
 PIECES = st.sampled_from(

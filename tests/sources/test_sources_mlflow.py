@@ -4,10 +4,12 @@ import math
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from foreshock.errors import ReadError
 from foreshock.sources import find_runs, open_run
-from foreshock.sources.mlflow import SYSTEM, TORN
+from foreshock.sources.mlflow import SYSTEM, TORN, read_folder
 from foreshock.sources.settle import SUPERSEDED
 
 
@@ -63,6 +65,16 @@ def test_a_store_lists_its_runs(tmp_path: Path) -> None:
     assert find_runs(tmp_path) == [tmp_path / "mlruns" / "1" / run for run in ("a", "b")]
     with pytest.raises(ReadError, match=r"holds 2 runs\. Pass one of them: .*/1/a, .*/1/b\."):
         open_run(tmp_path / "mlruns")
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    content=st.lists(st.sampled_from([*"0123456789.- \n", "nan", "\n1 1 1\n", "9" * 400, "1e999", "é"])).map("".join)
+)
+def test_lines_of_anything(tmp_path_factory: pytest.TempPathFactory, content: str) -> None:
+    folder = tmp_path_factory.mktemp("run")
+    run = read_folder(store(folder / "run", {"a": content, "loss": "1 0.5 1\n"}))
+    assert run.series["loss"].values.tolist() == [0.5]
 
 
 def test_a_run_without_metrics(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from foreshock.errors import ReadError
 from foreshock.sources import describe, open_run, wandb
+from foreshock.sources.compressed import TORN_END
 from foreshock.sources.rows import NO_NUMBER
 from foreshock.sources.wandb import DAMAGED, TORN
 
@@ -88,6 +89,12 @@ def test_a_torn_end_costs_the_last_record(written: Written) -> None:
         run = open_run(written(whole[:-cut]))
         assert len(run.series["loss"]) == 2
         assert run.skipped == {TORN: 1}
+
+
+def test_a_torn_compressed_file(written: Written) -> None:
+    run = open_run(written(gzip.compress(RECORDED)[:-2_000]))
+    assert run.skipped[TORN_END] == 1
+    assert 200 < len(run.series["loss"]) < 300
 
 
 def test_damage_costs_the_rest_of_a_block(written: Written) -> None:

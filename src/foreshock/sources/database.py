@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -106,7 +107,6 @@ def _address(path: Path) -> str:
 
     SQLite makes two more files to read one with a write-ahead log, unless told that nobody else has it open.
     """
-    with compressed.open_stream(path) as stream:
-        has_log = stream.read(19)[18:] == b"\2"
+    has_log = compressed.head(path, Counter(), 19)[18:] == b"\2"
     is_at_rest = has_log and not Path(f"{path}-wal").exists()
     return f"{path.absolute().as_uri()}?{'immutable=1' if is_at_rest else 'mode=ro'}"

@@ -10,6 +10,7 @@ import re
 import struct
 from collections import Counter
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -122,6 +123,7 @@ def _find_record(stream: compressed.Bytes, lost: bytes) -> bool:
         sought = sought[1 - _HEADER.size :]
 
 
+@lru_cache(maxsize=256)  # most records of a log are of few lengths
 def _length(header: bytes) -> int | None:
     """Return the length of the record behind a header; None when the checksum is wrong."""
     length, checksum = _HEADER.unpack(header)
