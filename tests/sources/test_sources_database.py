@@ -72,6 +72,11 @@ def test_a_name_that_two_runs_share_is_not_enough(made: Made) -> None:
         open_run(f"{path}#same")
 
 
+def test_a_name_may_hold_the_mark_itself(made: Made) -> None:
+    path = made(TRACKIO, "UPDATE metrics SET run_name = 'lr#3' WHERE run_name = 'first'")
+    assert open_run(f"{path}#lr#3").identity["name"] == "lr#3"
+
+
 def test_the_only_run_needs_no_name(made: Made) -> None:
     path = made(MLFLOW, "UPDATE runs SET lifecycle_stage = 'deleted' WHERE name = 'second'")
     assert open_run(path).identity["name"] == "grpo/first"
@@ -114,6 +119,22 @@ def test_other_databases_are_named_by_their_tables(tmp_path: Path) -> None:
         open_run(path)
     assert find_runs(path) == [path]
     assert find_runs(tmp_path) == []
+
+
+def test_what_should_be_text_and_is_not(tmp_path: Path) -> None:
+    path = tmp_path / "grpo.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE metrics (run_id, run_name, step, metrics)")
+        connection.execute("CREATE TABLE configs (run_id)")
+        rows = [(None, None, 1, "{}"), (7, x := b"\xff", "x", 5), (x, 1, x, None), ("a", "b", None, '{"loss": 1}')]
+        connection.executemany("INSERT INTO metrics VALUES (?, ?, ?, ?)", rows)
+        connection.commit()
+    with pytest.raises(ReadError, match="holds 4 runs"):
+        open_run(path)
+    assert open_run(f"{path}#a").series["loss"].values.tolist() == [1]
+    for run in ("None", "7"):
+        with pytest.raises(ReadError, match="holds no number of the run"):
+            open_run(f"{path}#{run}")
 
 
 def test_a_compressed_database(made: Made) -> None:

@@ -41,9 +41,10 @@ def looks_like(start: bytes) -> bool:
 
 
 def run_in(place: Path) -> tuple[Path, str] | None:
-    """Split ``FILE#RUN``; None when that itself is a file, or the part before the last ``#`` is none."""
-    file, mark, run = str(place).rpartition("#")
-    return (Path(file), run) if mark and not place.exists() and Path(file).is_file() else None
+    """Split ``FILE#RUN``; None when that itself is a file, or the part before a ``#`` is none."""
+    text = str(place)
+    marks = [] if place.exists() else [at for at, letter in enumerate(text) if letter == "#"]
+    return next(((Path(text[:at]), text[at + 1 :]) for at in marks if Path(text[:at]).is_file()), None)
 
 
 def run_paths(path: Path) -> list[Path]:
@@ -53,7 +54,7 @@ def run_paths(path: Path) -> list[Path]:
         ReadError: the file is no database of a known tracker.
     """
     with _opened(path) as (database, schema):
-        return [Path(f"{path}#{run}") for run, _ in schema.runs(database)]
+        return [Path(f"{path}#{run}") for run, _ in _runs(schema, database)]
 
 
 def read(path: Path, run: str | None = None) -> Run:
@@ -63,7 +64,7 @@ def read(path: Path, run: str | None = None) -> Run:
         ReadError: the file is no database of a known tracker, or holds no such run, or several.
     """
     with _opened(path) as (database, schema):
-        runs = schema.runs(database)
+        runs = _runs(schema, database)
         chosen = [found for found in runs if run in (None, found[0])] or [
             found for found in runs if run in (found[1], found[1].rpartition("/")[2])
         ]
@@ -75,6 +76,10 @@ def read(path: Path, run: str | None = None) -> Run:
     found = rows.run(Path(f"{path}#{chosen[0][0]}"), schema.name)
     found.identity = {**found.identity, "name": chosen[0][1]}
     return found
+
+
+def _runs(schema: Schema, database: sqlite3.Connection) -> list[tuple[str, str]]:
+    return [(str(run), str(name)) for run, name in schema.runs(database)]
 
 
 def _which(path: Path, run: str | None, runs: list[tuple[str, str]]) -> str:
