@@ -137,6 +137,13 @@ def test_what_should_be_text_and_is_not(tmp_path: Path) -> None:
             open_run(f"{path}#{run}")
 
 
+def test_a_damaged_name_in_the_schema(tmp_path: Path) -> None:
+    path = tmp_path / "damaged.db"
+    path.write_bytes(recorded(TRACKIO).replace(b"CREATE TABLE configs", b"CREATE\xff\xff\xff\xff\xff\xff configs"))
+    with pytest.raises(ReadError, match="cannot be read as an SQLite database"):
+        open_run(path)
+
+
 def test_a_compressed_database(made: Made) -> None:
     path = made(MLFLOW)
     packed = path.with_suffix(".gz")

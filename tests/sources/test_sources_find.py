@@ -35,12 +35,14 @@ def test_each_kind_of_run_in_a_folder_is_found_once(folder: Path, written: Writt
     written(LINES, "c-tinker/logs.jsonl")
     written("x\n" * 1000 + "step:1 - actor/entropy:0.5 - actor/lr:1e-06\n", "d-logs/verl.out")
     written("Step,loss\n1,0.5\n2,0.25\n", "d-logs/deep/er/table")
+    written("".join(f"step {n}: loss=0.5\n" for n in range(3)), "d-logs/pairs.txt")
     found = find_runs(folder)
     assert [str(path.relative_to(folder)) for path in found] == [
         "a-watched",
         "b-checkpoints",
         "c-tinker",
         "d-logs/deep/er/table",
+        "d-logs/pairs.txt",
         "d-logs/verl.out",
     ]
     for path in found:
@@ -51,7 +53,7 @@ def test_what_is_no_log_is_passed_over(folder: Path, written: Written) -> None:
     written('{"hidden_size": 64, "rope_theta": 10000.0}\n', "config.json")
     written('{"prompt": "a", "label": 1}\n{"prompt": "b", "label": 2}\n', "data.jsonl")
     written("word,count\na,1\nb,2\n", "table.csv")
-    written("# A run\nStart it, then wait.\n", "README.md")
+    written("# A run\nAt step 3, with lr=0.1, it stops.\n", "README.md")
     written(bytes(range(256)) * 50, "model.bin")
     written("", "empty.log")
     written(LINES, ".cache/log")

@@ -47,11 +47,11 @@ _METRICS.update(*(ALIASES[name] for name in _METRICS & ALIASES.keys()))
 
 
 def holds_row(start: bytes) -> bool:
-    """Say whether a row of training stands among these lines."""
+    """Say whether a row of training stands among these lines; of ``key=value`` pairs, which any text may hold, three."""
     shapes = {shape: Rows() for shape in (DICT, VERL, JSON, PAIRS)}
     for line in start.replace(b"\r", b"\n").split(b"\n"):
         _take_line(line, shapes, Counter())
-        if any(rows.count for rows in shapes.values()):
+        if any(rows.count >= (3 if shape == PAIRS else 1) for shape, rows in shapes.items()):
             return True
     return False
 

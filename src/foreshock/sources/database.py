@@ -101,7 +101,7 @@ def _opened(path: Path) -> Iterator[tuple[sqlite3.Connection, Schema]]:
                 listed = ", ".join(sorted(map(str, tables))[:8]) or "none"
                 raise ReadError(f"{str(path)!r} is an SQLite database of no known tracker; its tables are: {listed}.")
             yield database, schema
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError) as error:  # the second when a damaged name stands in SQLite's message
         raise ReadError(
             f"{str(path)!r} cannot be read as an SQLite database ({error}). Pass a whole, uncompressed one."
         ) from error
