@@ -47,7 +47,7 @@ _METRICS.update(*(ALIASES[name] for name in _METRICS & ALIASES.keys()))
 
 
 def holds_row(start: bytes) -> bool:
-    """Say whether a row of training stands among these lines; of ``key=value`` pairs, which any text may hold, three."""
+    """Say whether a row of training stands among these lines; three of ``key=value``, which any text may hold."""
     shapes = {shape: Rows() for shape in (DICT, VERL, JSON, PAIRS)}
     for line in start.replace(b"\r", b"\n").split(b"\n"):
         _take_line(line, shapes, Counter())
