@@ -150,6 +150,30 @@ def test_silence_is_never_health(values):
     assert diagnose_run(run).verdict == "cannot_judge"
 
 
+def test_a_supervised_run_that_learns_is_healthy_and_a_short_one_cannot_be_judged():
+    rng = np.random.default_rng(0)
+    run = Run()
+    for step in range(1, 301):
+        learned = math.exp(-step / 60)
+        run.append_scalars(step, {"loss": 1.2 + learned + 0.05 * rng.normal(), "grad_norm": 0.6 + 0.1 * rng.normal()})
+        if step == 10:
+            assert diagnose_run(run).verdict == "cannot_judge"
+    diagnosis = diagnose_run(run)
+    assert diagnosis.verdict == "healthy"
+    assert "the loss keeps what it gained (loss)" in diagnosis.judged
+
+
+def test_scalars_of_a_healthy_reinforcement_run_say_what_was_judged_and_what_was_not():
+    rng, run = np.random.default_rng(0), Run()
+    for step in range(1, 501):
+        levels = {"reward": 0.5, "loss": 0.0, "entropy": 1.0, "grad_norm": 0.4}
+        run.append_scalars(step, {key: level + 0.03 * rng.normal() for key, level in levels.items()})
+    diagnosis = diagnose_run(run)
+    assert diagnosis.verdict == "cannot_judge"
+    assert len(diagnosis.judged) >= 4
+    assert [gap.rule for gap in diagnosis.cannot_judge] == ["reward-without-progress", "no-comparator"]
+
+
 def test_the_first_tensor_with_a_non_finite_value_is_named():
     def counters(index):
         ref = (0.0,) * 6 + (3.0, 9.0, 9.0, 9.0) if index == 4 else (0.0,) * 10

@@ -259,6 +259,16 @@ def test_a_large_growth_of_a_tiny_kl_is_a_note():
     assert only(kl_runaway, run).severity == "note"
 
 
+def test_the_time_to_harm_is_said_and_near_harm_is_critical():
+    def growing_to(end):
+        return make_run(kl=lambda v, g: 0.5 * v * (end / 0.1) ** (np.arange(v.size) / v.size))
+
+    finding = only(kl_runaway, growing_to(0.8))
+    assert finding.severity == "warning"
+    assert "At this rate it reaches 1 nat in about" in finding.summary
+    assert only(kl_runaway, growing_to(1.4)).severity == "critical"
+
+
 # Entropy
 
 
@@ -317,6 +327,12 @@ def test_no_gradient_beside_a_signal_is_an_update_blocked():
     assert "while reward_std is 0." in finding.summary
 
 
+def test_no_gradient_beside_a_loss_is_an_update_blocked_too():
+    loss = 2 + 0.1 * np.random.default_rng(0).normal(size=100)
+    assert "while loss is 1.99" in only(update_blocked, from_table({"loss": loss, "grad_norm": np.zeros(100)})).summary
+    assert update_blocked.check(from_table({"loss": loss, "grad_norm": loss})).judged
+
+
 def test_no_gradient_without_a_signal_is_another_rule():
     run = make_run(grad_norm=lambda v, g: 0.0 * v, reward_std=lambda v, g: 0.0 * v)
     assert update_blocked.check(run).findings == ()
@@ -361,8 +377,11 @@ def test_in_a_short_run_it_is_a_note():
     assert finding.summary.endswith("30 rows are too few to be sure.")
 
 
-def test_a_single_reward_says_nothing_of_hacking():
-    assert reward_hacking.check(make_run(reward=lambda v, g: v + 0.3 * g)).findings == ()
+@pytest.mark.parametrize("again", [{}, {"rewards__only__mean": lambda v, g: 0.5 + 0.3 * g}])
+def test_a_single_reward_says_nothing_of_hacking_and_that_is_said(again):
+    result = reward_hacking.check(make_run(reward=lambda v, g: 0.5 + 0.3 * g, **again))
+    assert result.findings == ()
+    assert "one training reward is logged and no evaluation" in str(result.cannot_judge[0])
 
 
 def test_an_evaluation_that_falls_beside_a_rising_reward_is_found():

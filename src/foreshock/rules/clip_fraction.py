@@ -17,7 +17,7 @@ from __future__ import annotations
 from foreshock.rules.causes import OPTIMISER
 from foreshock.rules.finding import RuleResult
 from foreshock.rules.series import course
-from foreshock.rules.statements import heuristic, one_finding, reward_sentence, time_sentence
+from foreshock.rules.statements import heuristic, is_near, one_finding, reward_sentence, time_sentence
 from foreshock.run import Run
 
 ID = "clip-fraction"
@@ -39,13 +39,19 @@ def check(run: Run) -> RuleResult:
     share = course(run, KEY)
     if share is None or not 0 <= share.values.min() <= share.values.max() <= 1 + 1e-6:
         return RuleResult()
+    if not share.values.any():
+        return RuleResult()
     if not share.growth >= GROWTH or share.direction != "up":
         return RuleResult(judged=(f"the share of clipped tokens does not climb ({KEY})",))
     since, late = share.change.since_step or run.last_step, share.late_level
     return one_finding(
         run,
         ID,
-        "critical" if late >= HALF else "warning" if late >= LARGE else "note",
+        "critical"
+        if late >= HALF or (late >= LARGE and is_near(share, HALF))
+        else "warning"
+        if late >= LARGE
+        else "note",
         since,
         f"The share of clipped tokens has grown ×{share.growth:.1f}, from {share.early_level:.2%} to {late:.2%}, over "
         f"half of it since step {since}.",

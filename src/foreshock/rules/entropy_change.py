@@ -18,7 +18,7 @@ from __future__ import annotations
 from foreshock.rules.causes import ENTROPY_COLLAPSE, OPTIMISER
 from foreshock.rules.finding import RuleResult
 from foreshock.rules.series import Course, course, direction
-from foreshock.rules.statements import one_finding, reward_sentence, time_sentence
+from foreshock.rules.statements import is_near, one_finding, reward_sentence, time_sentence
 from foreshock.run import Run
 
 ID = "entropy-change"
@@ -31,7 +31,7 @@ HALF, DOUBLE = 0.5, 2.0
 """Late over early level: below the first is a collapse, above the second an explosion (heuristic)."""
 
 FAR_BELOW, FAR_ABOVE = 0.2, 4.0
-"""Beyond these the finding is critical once the reward has fallen with it (heuristic)."""
+"""Beyond these, or near 0, the finding is critical once the reward has fallen with it (heuristic)."""
 
 SHARE_RISE = 0.2
 """Rise of the zero-std groups or of the completions at the cap that counts as a second sign (heuristic)."""
@@ -80,7 +80,8 @@ def _signs(run: Run) -> tuple[str, ...]:
 
 def _result(run: Run, entropy: Course, cause: str, signs: tuple[str, ...]) -> RuleResult:
     fallen = cause == ENTROPY_COLLAPSE
-    far = entropy.growth <= FAR_BELOW or entropy.growth >= FAR_ABOVE
+    near = fallen and is_near(entropy, 0.0)
+    far = near or entropy.growth <= FAR_BELOW or entropy.growth >= FAR_ABOVE
     since = entropy.change.since_step or run.last_step
     return one_finding(
         run,

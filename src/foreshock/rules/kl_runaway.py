@@ -19,7 +19,7 @@ import numpy as np
 from foreshock.rules.causes import OPTIMISER
 from foreshock.rules.finding import RuleResult
 from foreshock.rules.series import Course, course, direction
-from foreshock.rules.statements import heuristic, one_finding, reward_sentence
+from foreshock.rules.statements import heuristic, is_near, one_finding, reward_sentence, time_sentence
 from foreshock.run import Run
 
 ID = "kl-runaway"
@@ -32,7 +32,7 @@ WARNING, CRITICAL = 3.0, 5.0
 """Late over early level (heuristic)."""
 
 LARGE, VERY_LARGE = 0.3, 1.0
-"""Late level in nats per token below which the finding is a note, and below which it is never critical (heuristic)."""
+"""Late level in nats per token below which it is a note; that of harm, at or near which it is critical (heuristics)."""
 
 STILL_RISING = 1.75
 """Late level over that of the second quarter: a rise that slows down has less (heuristic)."""
@@ -52,7 +52,7 @@ def check(run: Run) -> RuleResult:
         return RuleResult()
     if not kl.growth >= WARNING or not _still_rising(kl) or kl.direction != "up":
         return RuleResult(judged=("no KL runaway (kl)",))
-    critical = kl.growth >= CRITICAL and kl.late_level >= VERY_LARGE
+    critical = kl.growth >= CRITICAL and (kl.late_level >= VERY_LARGE or is_near(kl, VERY_LARGE))
     since = kl.change.since_step or run.last_step
     return one_finding(
         run,
@@ -62,6 +62,7 @@ def check(run: Run) -> RuleResult:
         f"The mean KL to the reference has grown ×{kl.growth:.1f}, from {kl.early_level:.3g} nats per token after the "
         f"warm-up to {kl.late_level:.3g} (largest {kl.values.max():.3g}), over half of it since step {since}, and it "
         "is still rising.",
+        time_sentence(kl, VERY_LARGE, f"{VERY_LARGE:g} nat"),
         reward_sentence(run),
         keys=("kl", "reward", "grad_norm", "entropy", "loss"),
         first=int(kl.steps[0]),

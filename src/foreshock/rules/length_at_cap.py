@@ -17,7 +17,7 @@ import math
 from foreshock.rules.causes import LENGTH_COLLAPSE
 from foreshock.rules.finding import RuleResult
 from foreshock.rules.series import course, direction, held_since, latest, rows_of
-from foreshock.rules.statements import heuristic, one_finding, reward_sentence, time_sentence
+from foreshock.rules.statements import heuristic, is_near, one_finding, reward_sentence, time_sentence
 from foreshock.run import Run
 
 ID = "length-at-cap"
@@ -55,7 +55,8 @@ def check(run: Run) -> RuleResult:
     since = share.change.since_step or run.last_step
     what = f"The share of completions cut off at the length limit has risen from {share.early.mean():.0%} to {late:.0%}"
     when = time_sentence(share, NEARLY_ALL, f"{NEARLY_ALL:.0%}")
-    return _result(run, late, f"{what} since step {since}.", since, when)
+    near = is_near(share, NEARLY_ALL)
+    return _result(run, NEARLY_ALL if near else late, f"{what} since step {since}.", since, when)
 
 
 def _severity(reward: str, level: float) -> str:

@@ -76,15 +76,15 @@ def check(run: Run) -> RuleResult:
     rewards = [found for key in run.series if _is_reward(key) and (found := course(run, key, warm_up=False))]
     rising = [each for each in rewards if _has_risen(each)]
     if not rising:
-        return RuleResult(cannot_judge=_one_reward(run, len(rewards)))
+        return RuleResult(cannot_judge=_one_reward(run, rewards))
     proxy = next((each for each in rising if each.key == "reward"), max(rising, key=lambda each: each.gain))
     behind = [
         *((each.key, words) for each in rewards if each.key != proxy.key and (words := _lag(each, proxy))),
         *_evaluations(run, proxy),
     ]
     if not behind:
-        rose = (f"the other rewards rose with {proxy.key}",) if len(rewards) > 1 else ()
-        return RuleResult(cannot_judge=_one_reward(run, len(rewards)), judged=rose)
+        rose = (f"the other rewards rose with {proxy.key}",) if _differ(rewards) else ()
+        return RuleResult(cannot_judge=_one_reward(run, rewards), judged=rose)
     since, short = proxy.change.since_step or int(proxy.steps[proxy.steps.size // 3]), _is_short(proxy)
     restarted = restarted_near(run, proxy, since)
     return one_finding(
@@ -108,13 +108,18 @@ def check(run: Run) -> RuleResult:
     )
 
 
-def _one_reward(run: Run, rewards: int) -> tuple[CannotJudge, ...]:
+def _one_reward(run: Run, rewards: list[Course]) -> tuple[CannotJudge, ...]:
     """Say of a log of scalars that a single training reward cannot show whether the task is learned."""
     evaluated = any(EVALUATIONS.fullmatch(key) and rows_of(run, key)[1].size >= EVALUATED for key in run.series)
-    if rewards != 1 or evaluated or run.blocks:
+    if not rewards or _differ(rewards) or evaluated or run.blocks:
         return ()
     reason = "one training reward is logged and no evaluation, so whether the task itself is learned cannot be judged."
     return (CannotJudge(ID, reason, "Log an evaluation, or a second reward that is not trained on."),)
+
+
+def _differ(rewards: list[Course]) -> bool:
+    """Say whether there are two rewards: that of a single reward function is logged again as the total."""
+    return any(not np.array_equal(each.values, rewards[0].values) for each in rewards[1:])
 
 
 def _is_reward(key: str) -> bool:

@@ -15,6 +15,9 @@ from foreshock.run import Run
 SIMULATED_RUNS = 2_100
 """Healthy runs of benchmarks/series_rules.py, from which the rules' rates of false alarms come."""
 
+NEAR = 0.1
+"""Share of the steps so far within which harm is near, so that a trend towards it is critical (heuristic)."""
+
 POLICY_METRICS = ("entropy", "grad_norm", "kl", "completions/mean_length")
 """What moves when the policy itself has changed."""
 
@@ -81,18 +84,28 @@ def reward_sentence(run: Run) -> str:
     return f"The reward {words} meanwhile ({levels}, {judged.late_level:.3g} in the last rows)."
 
 
-def time_sentence(rising: Course, bound: float, words: str) -> str:
-    """Say in about how many steps a trend reaches its bound at the rate of the late rows; "" when it does not soon.
+def steps_left(trend: Course, bound: float) -> float:
+    """Return in how many steps a trend reaches its bound at the rate of the late rows; infinite when it goes elsewhere.
 
-    The rate is the Theil–Sen slope over the last half of the rows, thinned to 100; "soon" is within the number of steps
-    that the run has taken so far.
+    The rate is the Theil–Sen slope over the last half of the rows, thinned to 100 (Sen, 1968).
     """
-    half = slice(rising.steps.size // 2, None, max(1, rising.steps.size // 200))
-    steps, values = rising.steps[half].astype(np.float64), rising.values[half]
+    half = slice(trend.steps.size // 2, None, max(1, trend.steps.size // 200))
+    steps, values = trend.steps[half].astype(np.float64), trend.values[half]
     before, after = np.triu_indices(steps.size, 1)
     slope = float(np.median((values[after] - values[before]) / (steps[after] - steps[before])))
-    left = (bound - rising.late_level) / slope if slope else math.inf
-    if not 1 <= left <= rising.steps[-1] - rising.steps[0]:
+    left = (bound - trend.late_level) / slope if slope else math.inf
+    return left if left >= 0 else math.inf
+
+
+def is_near(trend: Course, bound: float) -> bool:
+    """Say whether a trend reaches the level of harm within a tenth of the steps that it has been logged for."""
+    return steps_left(trend, bound) <= NEAR * float(trend.steps[-1] - trend.steps[0])
+
+
+def time_sentence(trend: Course, bound: float, words: str) -> str:
+    """Say in about how many steps a trend reaches its bound; "" when not within as many as it has been logged for."""
+    left = steps_left(trend, bound)
+    if not 1 <= left <= trend.steps[-1] - trend.steps[0]:
         return ""
     return f"At this rate it reaches {words} in about {float(f'{left:.1g}'):,.0f} steps."
 

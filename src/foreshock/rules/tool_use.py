@@ -16,7 +16,7 @@ import numpy as np
 from foreshock.rules.causes import TOOL_USE_COLLAPSE
 from foreshock.rules.finding import RuleResult
 from foreshock.rules.series import Floats, course, direction, highest_stretch
-from foreshock.rules.statements import heuristic, one_finding, reward_sentence
+from foreshock.rules.statements import heuristic, one_finding, reward_sentence, time_sentence
 from foreshock.run import Run
 
 ID = "tool-use-collapse"
@@ -55,6 +55,7 @@ def check(run: Run) -> RuleResult:
         "critical" if critical else "warning",
         since,
         f"Tool calls per completion have fallen from {peak:.2g} to {late:.2g}, and stay under half since step {since}.",
+        time_sentence(calls, 0.0, "0"),
         reward_sentence(run),
         keys=(KEY, "tools/failure_frequency", "reward", "completions/mean_length", "grad_norm"),
         certainty=CERTAINTY,

@@ -1,6 +1,7 @@
 """Update blocked: there is a learning signal, and no gradient.
 
-What: ``grad_norm`` is exactly 0 in the latest rows while the rewards inside groups differ.
+What: ``grad_norm`` is exactly 0 in the latest rows while the rewards inside groups differ, or, in a run without a
+reward, while the loss is above 0.
 Why it matters: the weights do not move; the steps are wasted, and no reward curve tells why.
 Known problems: it needs both keys. A logger that rounds small norms to 0 looks the same; so does a batch whose groups
 are each without spread, where ``reward_std`` is that of the batch and ``frac_reward_zero_std`` is not logged.
@@ -22,7 +23,7 @@ from foreshock.run import Run
 
 ID = "update-blocked"
 
-NEEDS = "grad_norm and reward_std"
+NEEDS = "grad_norm; reward_std, or loss in a run without a reward"
 
 SEVERITIES = ("warning", "critical")
 
@@ -36,18 +37,13 @@ EVIDENCE = ("grad_norm", "reward_std", "frac_reward_zero_std", "loss", "learning
 
 
 def check(run: Run) -> RuleResult:
-    """Look for gradients of exactly zero beside rewards that differ."""
+    """Look for gradients of exactly zero beside rewards that differ, or beside a loss that is not zero."""
     recent, norm = latest(run, "grad_norm")
-    _, spread = latest(run, "reward_std")
-    _, equal = latest(run, "frac_reward_zero_std")
-    _, reward = latest(run, "reward")
-    if not norm.size or not spread.size or (equal.size and equal.mean() >= 0.9):
+    signal = _signal(run)
+    if not norm.size or not signal:
         return RuleResult()
-    scale = float(np.abs(reward).mean()) if reward.size else 0.0
     if norm.any():
-        return RuleResult(judged=("the learning signal leads to a gradient (reward_std, grad_norm)",))
-    if not spread.min() > SPREAD * scale:
-        return RuleResult()
+        return RuleResult(judged=(f"the learning signal leads to a gradient (grad_norm, {signal.split()[0]})",))
     steps, norms = rows_of(run, "grad_norm")
     since = held_since(steps, norms == 0)
     rows = int(np.count_nonzero(steps >= since))
@@ -56,15 +52,28 @@ def check(run: Run) -> RuleResult:
         ID,
         "critical" if rows >= LONG else "warning",
         since,
-        f"grad_norm is exactly 0 in the last {recent.size} rows, and nearly always since step {since}, while "
-        f"reward_std is {spread.mean():.3g}: there is something to learn, and no update.",
+        f"grad_norm is exactly 0 in the last {recent.size} rows, and nearly always since step {since}, while {signal}: "
+        "there is something to learn, and no update.",
         keys=EVIDENCE,
         certainty="Counted, not estimated: a gradient of exactly zero is no noise.",
         cause=NUMERICS,
-        exclusions=("The rewards inside groups differ: it is not a zero learning signal.",),
+        exclusions=("There is a signal: it is not a zero learning signal.",),
         advice=(
             "Check that some parameters require gradients, that the response mask is not empty, that "
             "importance-sampling masks do not drop every sequence, and that the loss is not scaled to zero."
         ),
         next_check="Take one batch by hand: the sum of the response mask, the loss, one parameter's gradient.",
     )
+
+
+def _signal(run: Run) -> str:
+    """Say what there is to learn from: the spread of the rewards, or the loss of a run without a reward."""
+    _, spread = latest(run, "reward_std")
+    _, equal = latest(run, "frac_reward_zero_std")
+    _, reward = latest(run, "reward")
+    _, loss = latest(run, "loss")
+    if "reward" not in run.series and "reward_std" not in run.series:
+        return f"loss is {loss.mean():.3g}" if loss.size and loss.min() > 0 else ""
+    scale = float(np.abs(reward).mean()) if reward.size else 0.0
+    differ = spread.size and spread.min() > SPREAD * scale and not (equal.size and equal.mean() >= 0.9)
+    return f"reward_std is {spread.mean():.3g}" if differ else ""
