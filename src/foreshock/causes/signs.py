@@ -78,13 +78,16 @@ def went(key: str, state: str, so: str = "", *, unless: Rules = (), below: float
 
 
 def all_flat(*keys: str, so: str = "", unless: Rules = ()) -> Sign:
-    """Return the sign that none of these keys has moved, as far as they are logged; the options are as in ``went``."""
+    """Return the sign that none of these keys has moved, as far as they are logged, and at least two are.
+
+    The options are those of :func:`went`.
+    """
 
     def sign(facts: Facts) -> str:
         judged = {key: found.direction for key in keys if (found := facts.course(key))}
-        if not judged or set(judged.values()) != {"flat"} or facts.found(unless):
+        if len(judged) < 2 or set(judged.values()) != {"flat"} or facts.found(unless):
             return ""
-        return _sentence(f"{listed(list(judged))} {'is' if len(judged) == 1 else 'are'} flat", so)
+        return _sentence(f"{listed(list(judged))} are flat", so)
 
     return sign
 

@@ -101,10 +101,7 @@ TABLE: Mapping[str, Signs] = {
                 "completions/mean_length", "up", so="a reward is often bought with length", unless=(reward_length.ID,)
             ),
         ),
-        against=(
-            went("reward", "flat", so="no reward has been gained in any way"),
-            went("reward", "down", so="no reward has been gained in any way"),
-        ),
+        against=(all_flat("reward", "entropy", so="nothing has been gained, and the policy has not narrowed"),),
         rivals=(names.ENTROPY_COLLAPSE, names.LENGTH_COLLAPSE),
     ),
     names.ZERO_SIGNAL: Signs(
