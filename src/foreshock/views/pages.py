@@ -18,11 +18,12 @@ def render_page(page: Page) -> RenderableType:
 
 
 def render_index(pages: Sequence[Page]) -> RenderableType:
-    """Return for each rule a line with its severities and needs, and below it what it looks for."""
+    """Return for each rule its severities, what it looks for, and what it needs."""
     parts: list[RenderableType] = []
     for page in pages:
-        facts = " · ".join(
-            filter(None, (", ".join(page.severities or ()), f"needs {page.needs}" if page.needs else ""))
-        )
-        parts += [Text.assemble((page.id, "bold"), (f"  {facts}", "dim")), Padding(Text(page.summary), (0, 0, 0, 2))]
+        parts += [
+            Text.assemble((page.id, "bold"), (f"  {', '.join(page.severities or ())}", "dim")),
+            Padding(Text(page.summary), (0, 0, 0, 2)),
+            Padding(Text(f"Needs {page.needs}." if page.needs else "", style="dim"), (0, 0, 0, 2)),
+        ]
     return Group(*parts)
