@@ -76,7 +76,7 @@ TABLE: Mapping[str, Signs] = {
         speaks_for=(
             tails("up", "up", so="the whole policy has moved, not one kind of context"),
             went("grad_norm", "up", unless=(gradient_tail.ID,)),
-            went("kl", "up", unless=(kl_runaway.ID,)),
+            went("kl", "up", unless=(kl_runaway.ID, tail_growth.ID)),  # a tail that grows alone moves the mean too
         ),
         against=(
             tails("flat", "", so="not the optimiser, which would move both slices"),

@@ -111,8 +111,6 @@ def render_diagnosis(diagnosis: Diagnosis) -> RenderableType:
         parts.append(labelled("Likeliest cause", "; then ".join(map(str, diagnosis.causes))))
     for name, change in diagnosis.aggregates.items():
         parts.append(labelled(name, change_words(change) + (f": {change.reason}" if change.reason else "")))
-    if diagnosis.judged:
-        parts.append(labelled("In order", "; ".join(diagnosis.judged)))
     for finding in diagnosis.findings:
         parts += [Text(), _marked(finding.severity, _whole(finding, diagnosis.run))]
     for rank, (cause, separation) in enumerate(zip(diagnosis.causes, separations(diagnosis.causes), strict=True), 1):
@@ -121,12 +119,14 @@ def render_diagnosis(diagnosis: Diagnosis) -> RenderableType:
         parts += [Text(), *[labelled("Excluded", excluded_sentence(cause)) for cause in diagnosis.excluded]]
     for gap in diagnosis.cannot_judge:
         parts += [Text(), _marked("cannot_judge", _gap(gap))]
+    if diagnosis.judged:
+        parts += [Text(), Text("Judged and in order", style="bold"), _indented("; ".join(diagnosis.judged) + ".")]
     skipped = skipped_sentences(diagnosis.skipped)
     if skipped:
         parts += [
             Text(),
             Text("Counted, not used", style="bold"),
-            *[Padding(Text(line), (0, 0, 0, 2)) for line in skipped],
+            *[_indented(line) for line in skipped],
         ]
     return Group(*parts)
 
@@ -176,6 +176,10 @@ def _cause(rank: int, cause: Cause, separation: str) -> RenderableType:
         fields.append(("Separate", separation))
     title = Text.assemble((f"CAUSE {rank}", STYLES["cause"]), f" · {cause}")
     return Group(title, *[labelled(name, line) for name, line in fields])
+
+
+def _indented(line: str) -> Padding:
+    return Padding(Text(line), (0, 0, 0, 2))
 
 
 def _gap(gap: CannotJudge) -> RenderableType:
