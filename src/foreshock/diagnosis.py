@@ -8,13 +8,14 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from foreshock import audit
 from foreshock.causes import Cause, weigh_causes
 from foreshock.detect.aggregates import Change
 from foreshock.plugins import FAILED, Rule, installed_rules, load_rules, run_rule
 from foreshock.rules.aggregates import aggregate_changes
 from foreshock.rules.finding import SEVERITIES, CannotJudge, Finding, RuleResult
 from foreshock.run import Run
-from foreshock.sources import find_runs, open_run
+from foreshock.sources import dumps, find_runs, open_run
 from foreshock.traces import Traces, check, is_traces, read_traces
 
 VERDICTS = ("healthy", "cannot_judge", "warning", "critical")
@@ -91,6 +92,22 @@ def diagnose_by(path: str | os.PathLike[str], rules: Sequence[Rule]) -> Diagnosi
 def diagnose_traces(traces: Traces) -> Diagnosis:
     """Diagnose traces of an agent that are in memory."""
     return _concluded(Run(path=traces.path, skipped=traces.skipped), [check(traces)])
+
+
+def audit_rollouts(path: str | os.PathLike[str]) -> Diagnosis:
+    """Judge whether what a trainer trains on is what the policy did: a token dump, or traces of an agent.
+
+    Raises:
+        ReadError: nothing there can be read as either.
+        MissingExtra: it is of a format that needs an optional package.
+    """
+    place = Path(path)
+    dump = dumps.find(place) if place.exists() else None
+    if dump is None and is_traces(place):
+        traces = read_traces(place)
+        return _concluded(Run(path=place, skipped=traces.skipped), audit.check_traces(traces))
+    run = Run(path=place)
+    return _concluded(run, audit.check_dump(dump or dumps.open_dump(place), run.skipped))
 
 
 def diagnose_run(run: Run, rules: Sequence[Rule] | None = None) -> Diagnosis:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import click
 
 import foreshock
+from foreshock.cli.audit import audit
 from foreshock.cli.collect import collect
 from foreshock.cli.compare import compare
 from foreshock.cli.dataset import dataset
@@ -27,5 +28,18 @@ def main() -> None:
     """Early warning for agent RL: watches the tail of per-token log-ratios where tool-using agents break first."""
 
 
-for command in (collect, compare, dataset, demo, diagnose, explain, inspect, list_rules, report, reproduce, watch):
+for command in (
+    audit,
+    collect,
+    compare,
+    dataset,
+    demo,
+    diagnose,
+    explain,
+    inspect,
+    list_rules,
+    report,
+    reproduce,
+    watch,
+):
     main.add_command(command)

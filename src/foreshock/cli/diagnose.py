@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from foreshock.cli.shared import CANNOT_JUDGE, EXIT_CODES, FINDINGS, OK, RULES, UNREADABLE, errors_shown, print_document
+from foreshock.cli.shared import AS_JSON, EXIT_CODES, FAIL_ON, RULES, errors_shown, exit_code, print_document
 
 if TYPE_CHECKING:
     from foreshock.diagnosis import Diagnosis
@@ -19,14 +19,8 @@ if TYPE_CHECKING:
 
 @click.command(epilog=EXIT_CODES)
 @click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")
-@click.option(
-    "--fail-on",
-    type=click.Choice(["warning", "critical"]),
-    default="warning",
-    show_default=True,
-    help="Lowest severity that gives exit code 1.",
-)
+@AS_JSON
+@FAIL_ON
 @RULES
 @click.option("--select", multiple=True, metavar="RULE", help="Ask only this rule; repeatable.")
 @click.option("--ignore", multiple=True, metavar="RULE", help="Do not ask this rule; repeatable.")
@@ -65,7 +59,7 @@ def diagnose(
 
             several = len(places) > 1
             Console().print(render_overview(found, unreadable) if several else render_diagnosis(found[0]))
-        sys.exit(_exit_code(found, fail_on, bool(unreadable)))
+        sys.exit(exit_code(found, fail_on, is_incomplete=bool(unreadable)))
 
 
 def _diagnose_all(places: list[Path], rules: Sequence[Rule]) -> tuple[list[Diagnosis], dict[str, str]]:
@@ -81,14 +75,3 @@ def _diagnose_all(places: list[Path], rules: Sequence[Rule]) -> tuple[list[Diagn
         except (ReadError, MissingExtra, OSError) as error:
             unreadable[str(place)] = str(error)
     return found, unreadable
-
-
-def _exit_code(found: list[Diagnosis], fail_on: str, is_incomplete: bool) -> int:
-    from foreshock.rules.finding import SEVERITIES
-
-    level = SEVERITIES.index(fail_on)
-    if any(SEVERITIES.index(finding.severity) >= level for diagnosis in found for finding in diagnosis.findings):
-        return FINDINGS
-    if is_incomplete:
-        return UNREADABLE
-    return CANNOT_JUDGE if any(diagnosis.verdict == "cannot_judge" for diagnosis in found) else OK

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
+
+if TYPE_CHECKING:
+    from foreshock.diagnosis import Diagnosis
 
 OK, FINDINGS, UNREADABLE, CANNOT_JUDGE = 0, 1, 2, 3
 
@@ -27,6 +31,26 @@ RULES = click.option(
 )
 
 RUN = click.argument("run", type=click.Path(path_type=Path))
+AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")
+FAIL_ON = click.option(
+    "--fail-on",
+    type=click.Choice(["warning", "critical"]),
+    default="warning",
+    show_default=True,
+    help="Lowest severity that gives exit code 1.",
+)
+
+
+def exit_code(found: Sequence[Diagnosis], fail_on: str, is_incomplete: bool = False) -> int:
+    """Return the exit code for what was found at or above a severity; something more may be unreadable."""
+    from foreshock.rules.finding import SEVERITIES
+
+    level = SEVERITIES.index(fail_on)
+    if any(SEVERITIES.index(finding.severity) >= level for diagnosis in found for finding in diagnosis.findings):
+        return FINDINGS
+    if is_incomplete:
+        return UNREADABLE
+    return CANNOT_JUDGE if any(diagnosis.verdict == "cannot_judge" for diagnosis in found) else OK
 
 
 def print_document(content: dict[str, Any]) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import rollout_dumps as dumps
 from click.testing import CliRunner
 
 from foreshock.cli import main
@@ -13,7 +14,7 @@ from foreshock.sources import describe, open_run
 from foreshock.sources import dumps as token_dumps
 
 
-def test_a_collected_run_is_the_one_that_is_read_from_the_dump(tmp_path: Path, dumps) -> None:
+def test_a_collected_run_is_the_one_that_is_read_from_the_dump(tmp_path: Path) -> None:
     dump = dumps.prime_rl(tmp_path / "dump", [dumps.rollouts(step) for step in range(25)])
     result = CliRunner().invoke(main, ["collect", str(dump), "--output", str(tmp_path / "run")])
     assert result.exit_code == 0, result.output
@@ -26,13 +27,13 @@ def test_a_collected_run_is_the_one_that_is_read_from_the_dump(tmp_path: Path, d
     assert describe(collected)["format"] == "prime-rl token export"
 
 
-def test_what_was_not_used_is_noted_in_the_run_directory(tmp_path: Path, dumps) -> None:
+def test_what_was_not_used_is_noted_in_the_run_directory(tmp_path: Path) -> None:
     run = open_run(dumps.slime(tmp_path / "dump", [dumps.rollouts(0)]))
     token_dumps.write(run, tmp_path / "run")
     assert "repeat the samples of another worker: 1" in open_run(tmp_path / "run").notices["skipped"]
 
 
-def test_a_folder_with_a_run_is_not_written_to(tmp_path: Path, dumps) -> None:
+def test_a_folder_with_a_run_is_not_written_to(tmp_path: Path) -> None:
     dump = dumps.nemo_rl(tmp_path / "dump", [dumps.rollouts(0)])
     arguments = ["collect", str(dump), "--output", str(tmp_path / "run")]
     assert CliRunner().invoke(main, arguments).exit_code == 0
@@ -43,7 +44,7 @@ def test_a_folder_with_a_run_is_not_written_to(tmp_path: Path, dumps) -> None:
     assert (tmp_path / "run" / "blocks.jsonl").read_bytes() == before
 
 
-def test_steps_that_are_not_in_the_dump_are_noted(tmp_path: Path, dumps) -> None:
+def test_steps_that_are_not_in_the_dump_are_noted(tmp_path: Path) -> None:
     folder = dumps.nemo_rl(tmp_path, [dumps.rollouts(step) for step in range(12)])
     for step in (3, 4):
         (folder / f"train_data_step{step}.jsonl").unlink()
@@ -52,7 +53,7 @@ def test_steps_that_are_not_in_the_dump_are_noted(tmp_path: Path, dumps) -> None
     assert run.blocks[0].counters["rows"] == (8.0, 8.0, 0.0, 0.0, *[8.0] * 6)
 
 
-def test_the_tail_that_grows_after_tool_results_is_found_from_a_dump(tmp_path: Path, dumps) -> None:
+def test_the_tail_that_grows_after_tool_results_is_found_from_a_dump(tmp_path: Path) -> None:
     steps = [dumps.rollouts(step, count=12, post_tool_tail=0.02 * 1.03 ** max(step - 120, 0)) for step in range(220)]
     dump = dumps.prime_rl(tmp_path / "dump", steps, ranks=1)
     result = CliRunner().invoke(main, ["diagnose", str(dump), "--json"])
@@ -61,14 +62,14 @@ def test_the_tail_that_grows_after_tool_results_is_found_from_a_dump(tmp_path: P
     assert result.exit_code == 1
 
 
-def test_local_processes_and_one_process_give_the_same_bits(tmp_path: Path, dumps) -> None:
+def test_local_processes_and_one_process_give_the_same_bits(tmp_path: Path) -> None:
     dump = token_dumps.open_dump(dumps.prime_rl(tmp_path, [dumps.rollouts(step) for step in range(12)]))
     one, two = token_dumps.collect(dump), token_dumps.collect(dump, workers=2)
     assert [block.to_record() for block in one.blocks] == [block.to_record() for block in two.blocks]
 
 
 @pytest.mark.slow
-def test_ray_and_one_process_write_the_same_bytes(tmp_path: Path, dumps) -> None:
+def test_ray_and_one_process_write_the_same_bytes(tmp_path: Path) -> None:
     pytest.importorskip("ray")
     dump = token_dumps.open_dump(dumps.prime_rl(tmp_path / "dump", [dumps.rollouts(step) for step in range(25)]))
     token_dumps.write(token_dumps.collect(dump), tmp_path / "local")
@@ -78,7 +79,7 @@ def test_ray_and_one_process_write_the_same_bytes(tmp_path: Path, dumps) -> None
     assert len(blocks[0].splitlines()) == 3
 
 
-def test_an_unknown_engine_or_no_worker_is_refused(tmp_path: Path, dumps) -> None:
+def test_an_unknown_engine_or_no_worker_is_refused(tmp_path: Path) -> None:
     dump = token_dumps.open_dump(dumps.nemo_rl(tmp_path, [dumps.rollouts(0)]))
     with pytest.raises(InputError, match="expected one of local, ray"):
         token_dumps.collect(dump, engine="spark")

@@ -8,6 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+import rollout_dumps as dumps
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -37,7 +38,7 @@ def mutated(content: bytes, changes: list[Edit]) -> bytes:
 
 
 @pytest.fixture
-def samples(tmp_path: Path, dumps, write_skyrl) -> dict[str, bytes]:
+def samples(tmp_path: Path) -> dict[str, bytes]:
     steps = [dumps.rollouts(0, count=2)]
     slime = dumps.slime(tmp_path / "slime", steps, ranks=1) / "train_data" / "0_0.pt"
     found = {
@@ -46,7 +47,7 @@ def samples(tmp_path: Path, dumps, write_skyrl) -> dict[str, bytes]:
         "slime train data": slime,
     }
     for version in ("torch", "both", "numpy"):
-        folder = write_skyrl(tmp_path / version, steps, version)
+        folder = dumps.skyrl(tmp_path / version, steps, version)
         found[f"SkyRL training input {version}"] = folder / "global_step_1_training_input.pkl"
     return {name: path.read_bytes() for name, path in found.items()}
 

@@ -5,13 +5,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import rollout_dumps as dumps
 
 from foreshock.errors import ReadError
 from foreshock.sources import open_run
 from foreshock.sources.dumps import nemo_rl
 
 
-def test_blocks_and_series_are_those_of_the_rollouts(tmp_path: Path, dumps) -> None:
+def test_blocks_and_series_are_those_of_the_rollouts(tmp_path: Path) -> None:
     steps = [dumps.rollouts(step) for step in range(12)]
     run = open_run(dumps.nemo_rl(tmp_path, steps))
     assert [(block.first_step, block.last_step) for block in run.blocks] == [(1, 10), (11, 12)]
@@ -22,7 +23,7 @@ def test_blocks_and_series_are_those_of_the_rollouts(tmp_path: Path, dumps) -> N
     assert not run.skipped
 
 
-def test_log_probabilities_filled_with_zero_make_no_pair(tmp_path: Path, dumps) -> None:
+def test_log_probabilities_filled_with_zero_make_no_pair(tmp_path: Path) -> None:
     run = open_run(dumps.nemo_rl(tmp_path, [dumps.rollouts(0)], forced=True))
     assert run.pair is None
     assert run.skipped["old/rollout tokens with 0.0 in place of a log-probability"] == run.blocks[0].total(
@@ -30,7 +31,7 @@ def test_log_probabilities_filled_with_zero_make_no_pair(tmp_path: Path, dumps) 
     )
 
 
-def test_single_placeholders_are_left_out_and_counted(tmp_path: Path, dumps) -> None:
+def test_single_placeholders_are_left_out_and_counted(tmp_path: Path) -> None:
     samples = dumps.rollouts(0)
     place = next(i for i, value in enumerate(samples[0].old) if value < -1 and samples[0].mask[i])
     samples[0].rollout[place] = 0.0
@@ -39,7 +40,7 @@ def test_single_placeholders_are_left_out_and_counted(tmp_path: Path, dumps) -> 
     assert run.blocks[0].sketches["old/rollout"].extremes.max() < 1
 
 
-def test_rows_that_are_not_trained_are_left_out(tmp_path: Path, dumps) -> None:
+def test_rows_that_are_not_trained_are_left_out(tmp_path: Path) -> None:
     path = dumps.nemo_rl(tmp_path, [dumps.rollouts(0)]) / "train_data_step1.jsonl"
     records = [json.loads(line) for line in path.read_text().splitlines()]
     records[0]["sample_loss_mask"] = [0.0]
@@ -49,7 +50,7 @@ def test_rows_that_are_not_trained_are_left_out(tmp_path: Path, dumps) -> None:
     assert run.blocks[0].counters["rows"] == (7.0,)
 
 
-def test_nan_as_python_writes_it_is_read(tmp_path: Path, dumps) -> None:
+def test_nan_as_python_writes_it_is_read(tmp_path: Path) -> None:
     path = dumps.nemo_rl(tmp_path, [dumps.rollouts(0)]) / "train_data_step1.jsonl"
     records = [json.loads(line) for line in path.read_text().splitlines()]
     length = records[0]["input_lengths"][0]
@@ -58,7 +59,7 @@ def test_nan_as_python_writes_it_is_read(tmp_path: Path, dumps) -> None:
     assert open_run(tmp_path).blocks[0].counters["nonfinite/old"] == (1.0,)
 
 
-def test_a_name_without_a_step_is_refused(tmp_path: Path, dumps) -> None:
+def test_a_name_without_a_step_is_refused(tmp_path: Path) -> None:
     path = dumps.nemo_rl(tmp_path, [dumps.rollouts(0)]) / "train_data_step1.jsonl"
     renamed = path.rename(tmp_path / "samples.jsonl")
     with pytest.raises(ReadError, match="says no step in its name"):

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import rollout_dumps as dumps
 
 from foreshock.errors import ReadError
 from foreshock.sources import open_run
@@ -14,7 +15,7 @@ from foreshock.sources.dumps.collect import UNREADABLE
 from foreshock.sources.dumps.tokens import TORN, UNEVEN
 
 
-def test_blocks_series_and_counters_are_those_of_the_rollouts(tmp_path: Path, dumps) -> None:
+def test_blocks_series_and_counters_are_those_of_the_rollouts(tmp_path: Path) -> None:
     steps = [dumps.rollouts(step) for step in range(12)]
     run = open_run(dumps.prime_rl(tmp_path / "outputs", steps))
     assert [(block.first_step, block.last_step) for block in run.blocks] == [(0, 9), (10, 11)]
@@ -30,7 +31,7 @@ def test_blocks_series_and_counters_are_those_of_the_rollouts(tmp_path: Path, du
     assert run.identity["source"]["format"] == "prime-rl token export"
 
 
-def test_a_step_without_its_marker_is_left_out_and_counted(tmp_path: Path, dumps) -> None:
+def test_a_step_without_its_marker_is_left_out_and_counted(tmp_path: Path) -> None:
     folder = dumps.prime_rl(tmp_path, [dumps.rollouts(step) for step in range(3)])
     (folder / "token_exports" / "step_2" / "STABLE").unlink()
     run = open_run(folder)
@@ -38,7 +39,7 @@ def test_a_step_without_its_marker_is_left_out_and_counted(tmp_path: Path, dumps
     assert run.skipped["steps that were not written to the end"] == 1
 
 
-def test_a_node_that_another_branch_trains_is_context_and_no_observation(tmp_path: Path, dumps) -> None:
+def test_a_node_that_another_branch_trains_is_context_and_no_observation(tmp_path: Path) -> None:
     sample = dumps.rollouts(0)[0]
     record = dumps.prime_rl_record(sample, 0)
     shared = len(sample.prompt) + sample.mask.index(0)  # the text before the tool result is trained elsewhere
@@ -54,7 +55,7 @@ def test_a_node_that_another_branch_trains_is_context_and_no_observation(tmp_pat
     assert batch.tokens.slice_ids()[0, -1]
 
 
-def test_values_that_were_not_finite_stand_as_null_and_are_counted(tmp_path: Path, dumps) -> None:
+def test_values_that_were_not_finite_stand_as_null_and_are_counted(tmp_path: Path) -> None:
     record = dumps.prime_rl_record(dumps.rollouts(0)[0], 0)
     record["trainer_logprobs"][-1] = None
     path = tmp_path / "rank_0.jsonl"
@@ -64,7 +65,7 @@ def test_values_that_were_not_finite_stand_as_null_and_are_counted(tmp_path: Pat
     assert run.blocks[0].sketches["policy/rollout"].tally("post_tool")["nan"] == 1
 
 
-def test_damaged_lines_and_columns_of_other_lengths_are_counted(tmp_path: Path, dumps) -> None:
+def test_damaged_lines_and_columns_of_other_lengths_are_counted(tmp_path: Path) -> None:
     whole = dumps.prime_rl_record(dumps.rollouts(0)[0], 0)
     uneven = {**whole, "inference_logprobs": whole["inference_logprobs"][:-1]}
     other_step = {**whole, "export_step": 7}
@@ -76,7 +77,7 @@ def test_damaged_lines_and_columns_of_other_lengths_are_counted(tmp_path: Path, 
     assert run.skipped == {UNEVEN: 1, prime_rl.OTHER_STEP: 1, TORN: 2}
 
 
-def test_another_schema_version_is_refused_by_its_number(tmp_path: Path, dumps) -> None:
+def test_another_schema_version_is_refused_by_its_number(tmp_path: Path) -> None:
     record = {**dumps.prime_rl_record(dumps.rollouts(0)[0], 0), "schema_version": 2}
     path = tmp_path / "rank_0.jsonl"
     path.write_text(json.dumps(record) + "\n")
@@ -84,7 +85,7 @@ def test_another_schema_version_is_refused_by_its_number(tmp_path: Path, dumps) 
         list(prime_rl.read(path, Counter()))
 
 
-def test_one_unreadable_file_costs_only_itself(tmp_path: Path, dumps) -> None:
+def test_one_unreadable_file_costs_only_itself(tmp_path: Path) -> None:
     folder = dumps.prime_rl(tmp_path, [dumps.rollouts(step) for step in range(2)])
     broken = folder / "token_exports" / "step_1" / "rank_1.jsonl"
     broken.write_text(broken.read_text().replace('"schema_version":1', '"schema_version":3'))

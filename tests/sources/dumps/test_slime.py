@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import rollout_dumps as dumps
 import torch
 
 from foreshock.errors import ReadError
@@ -12,7 +13,7 @@ from foreshock.sources.dumps import slime
 from foreshock.sources.dumps.collect import REPEATED
 
 
-def test_every_pair_is_that_of_the_rollouts_and_the_second_rank_counts_nothing_twice(tmp_path: Path, dumps) -> None:
+def test_every_pair_is_that_of_the_rollouts_and_the_second_rank_counts_nothing_twice(tmp_path: Path) -> None:
     steps = [dumps.rollouts(step) for step in range(12)]
     run = open_run(dumps.slime(tmp_path, steps))
     samples = [sample for samples in steps[:10] for sample in samples]
@@ -24,13 +25,13 @@ def test_every_pair_is_that_of_the_rollouts_and_the_second_rank_counts_nothing_t
     assert run.series["reward"].values == pytest.approx([np.mean([s.reward for s in samples]) for samples in steps])
 
 
-def test_a_rank_without_log_probabilities_first_loses_no_pair(tmp_path: Path, dumps) -> None:
+def test_a_rank_without_log_probabilities_first_loses_no_pair(tmp_path: Path) -> None:
     folder = dumps.slime(tmp_path, [dumps.rollouts(0)]) / "train_data"
     (folder / "0_0.pt").rename(folder / "0_2.pt")
     assert open_run(tmp_path).pair == "policy/ref"
 
 
-def test_rewards_of_the_whole_rollout_are_taken_by_partition(tmp_path: Path, dumps) -> None:
+def test_rewards_of_the_whole_rollout_are_taken_by_partition(tmp_path: Path) -> None:
     path = dumps.slime(tmp_path, [dumps.rollouts(0)], ranks=1) / "train_data" / "0_0.pt"
     content = torch.load(path)
     content["rollout_data"]["raw_reward"] = [0.0] * 100 + [5.0] * 8
@@ -39,7 +40,7 @@ def test_rewards_of_the_whole_rollout_are_taken_by_partition(tmp_path: Path, dum
     assert open_run(path).series["reward"].values.tolist() == [5.0]
 
 
-def test_parts_of_responses_are_left_out_and_counted(tmp_path: Path, dumps) -> None:
+def test_parts_of_responses_are_left_out_and_counted(tmp_path: Path) -> None:
     path = dumps.slime(tmp_path, [dumps.rollouts(0)], ranks=1) / "train_data" / "0_0.pt"
     content = torch.load(path)
     content["rollout_data"]["log_probs"] = [values[::2] for values in content["rollout_data"]["log_probs"]]
@@ -49,7 +50,7 @@ def test_parts_of_responses_are_left_out_and_counted(tmp_path: Path, dumps) -> N
     assert run.pair is None
 
 
-def test_bfloat16_is_read(tmp_path: Path, dumps) -> None:
+def test_bfloat16_is_read(tmp_path: Path) -> None:
     path = dumps.slime(tmp_path, [dumps.rollouts(0)], ranks=1) / "train_data" / "0_0.pt"
     content = torch.load(path)
     content["rollout_data"]["log_probs"] = [values.bfloat16() for values in content["rollout_data"]["log_probs"]]
@@ -61,7 +62,7 @@ class Custom:
     """What a foreign file may hold."""
 
 
-def test_objects_are_refused_by_name(tmp_path: Path, dumps) -> None:
+def test_objects_are_refused_by_name(tmp_path: Path) -> None:
     path = tmp_path / "0_0.pt"
     torch.save({"rollout_id": 0, "rollout_data": {"tokens": [Custom()]}}, path)
     with pytest.raises(ReadError, match=r"test_slime\.Custom"):

@@ -57,7 +57,7 @@ def read(path: Path, skipped: Counter[str]) -> Iterator[DumpBatch]:
     Raises:
         ReadError: the file cannot be opened, or its name says no step.
     """
-    yield from batches(step_in_name(path), _rows(path, skipped))
+    yield from batches(step_in_name(path), _rows(path, skipped), skipped)
 
 
 def _rows(path: Path, skipped: Counter[str]) -> Iterator[Row]:

@@ -67,7 +67,7 @@ def read(path: Path, skipped: Counter[str]) -> Iterator[DumpBatch]:
     first = next(records, None)
     if first is not None:
         step = _step(first)
-        yield from batches(step, _rows(chain([first], records), step, skipped))
+        yield from batches(step, _rows(chain([first], records), step, skipped), skipped)
 
 
 def _records(path: Path, skipped: Counter[str]) -> Iterator[Record]:

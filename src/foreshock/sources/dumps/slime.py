@@ -52,7 +52,7 @@ def read(path: Path, skipped: Counter[str]) -> Iterator[DumpBatch]:
     missing = [key for key in ("tokens", "loss_masks") if not isinstance(data.get(key), list)]
     if missing:
         raise ReadError(f"{str(path)!r} is no train data of slime: no list of {' and '.join(missing)}.")
-    yield from batches(step, _rows(data, skipped))
+    yield from batches(step, _rows(data, skipped), skipped)
 
 
 def _rows(data: Mapping[str, Any], skipped: Counter[str]) -> Iterator[Row]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +25,7 @@ LONGEST_LINE = 2**28
 """Bytes; a line of a dump holds a dozen columns of a whole trajectory."""
 
 TORN = "torn or damaged lines"
+NO_RESPONSE = "sequences without a response token"
 UNEVEN = "sequences whose columns differ in length"
 
 BATCH_TOKENS = 1 << 16
@@ -69,16 +71,17 @@ class Row:
     entropy: Floats | None = None
 
 
-def batches(step: int, rows: Iterable[Row]) -> Iterator[DumpBatch]:
+def batches(step: int, rows: Iterable[Row], skipped: Counter[str]) -> Iterator[DumpBatch]:
     """Cut prompts off and pad completions into batches of about :data:`BATCH_TOKENS`.
 
-    A completion begins with the first token that the policy sampled; rows without a response token are left out.
+    A completion begins with the first token that the policy sampled; rows without a response token are counted.
     """
     held: list[_Completion] = []
     longest = 0
     for row in rows:
         completion = _completion(row)
         if completion is None:
+            skipped[NO_RESPONSE] += 1
             continue
         length = len(completion.columns["token_ids"])
         if held and max(longest, length) * (len(held) + 1) > BATCH_TOKENS:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import pickle
 import pickletools
+import warnings
 from collections import OrderedDict
 from pathlib import Path
 from typing import Any
@@ -41,11 +42,8 @@ def load(path: Path, content: bytes) -> Any:
         MissingExtra: it holds tensors of torch, which is not installed.
     """
     try:
-        if any(
-            isinstance(argument, int) and argument > LARGEST_MEMO and "PUT" in opcode.name
-            for opcode, argument, _ in pickletools.genops(content)
-        ):
-            raise ReadError(f"{str(path)!r} is a damaged pickle.")
+        if _largest_memo(content) > LARGEST_MEMO:
+            raise ReadError(f"{str(path)!r} is a damaged pickle. Pass a whole file.")
         return _Unpickler(path, content).load()
     except ForeshockError:
         raise
@@ -53,6 +51,13 @@ def load(path: Path, content: bytes) -> Any:
         raise ReadError(
             f"{str(path)!r} is a damaged pickle ({type(error).__name__}: {str(error)[:200]}). Pass a whole file."
         ) from error
+
+
+def _largest_memo(content: bytes) -> int:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of odd escapes in damaged text
+        steps = pickletools.genops(content)
+        return max((arg for opcode, arg, _ in steps if "PUT" in opcode.name and isinstance(arg, int)), default=0)
 
 
 class _Unpickler(pickle.Unpickler):

@@ -7,13 +7,12 @@ import json
 import pickle
 import sys
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 import torch
 
 from foreshock.sketch import LogRatioSketch
@@ -62,7 +61,7 @@ def truth(samples: Sequence[Sample], numerator: str, denominator: str) -> LogRat
     return sketch
 
 
-def write_prime_rl(folder: Path, steps: Sequence[Sequence[Sample]], ranks: int = 2, stable: bool = True) -> Path:
+def prime_rl(folder: Path, steps: Sequence[Sequence[Sample]], ranks: int = 2, stable: bool = True) -> Path:
     for step, samples in enumerate(steps):
         place = folder / "token_exports" / f"step_{step}"
         place.mkdir(parents=True)
@@ -107,10 +106,10 @@ def prime_rl_record(sample: Sample, step: int, rank: int = 0) -> dict[str, Any]:
     }
 
 
-def write_nemo_rl(folder: Path, steps: Sequence[Sequence[Sample]], forced: bool = False) -> Path:
+def nemo_rl(folder: Path, steps: Sequence[Sequence[Sample]], forced: bool = False) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     for step, samples in enumerate(steps):
-        width = max(len(sample.prompt) + len(sample.ids) for sample in samples) + 3
+        width = max((len(sample.prompt) + len(sample.ids) for sample in samples), default=0) + 3
         lines = []
         for number, sample in enumerate(samples):
             before, length = len(sample.prompt), len(sample.prompt) + len(sample.ids)
@@ -136,7 +135,7 @@ def write_nemo_rl(folder: Path, steps: Sequence[Sequence[Sample]], forced: bool 
     return folder
 
 
-def write_slime(folder: Path, steps: Sequence[Sequence[Sample]], ranks: int = 2) -> Path:
+def slime(folder: Path, steps: Sequence[Sequence[Sample]], ranks: int = 2) -> Path:
     """Rank 0 and, as with tensor parallelism, a second rank with the same samples but without log-probabilities."""
     (folder / "train_data").mkdir(parents=True)
     for step, samples in enumerate(steps):
@@ -197,70 +196,42 @@ def _torch_state(batch: dict[str, torch.Tensor]) -> dict[str, Any]:
     return state
 
 
-@pytest.fixture
-def skyrl_class(request: pytest.FixtureRequest) -> Iterator[Callable[[str], type]]:
-    """Make the class of a version of SkyRL importable while a test pickles with it, and gone when it reads."""
-    made: list[str] = []
+def skyrl(folder: Path, steps: Sequence[Sequence[Sample]], version: str = "numpy") -> Path:
+    """Pickle batches as a version of SkyRL does, whose package is gone when they are read.
 
-    def make(version: str) -> type:
-        name = "skyrl.backends.skyrl_train.training_batch" if version == "numpy" else "skyrl_train.training_batch"
-        parts = name.split(".")
-        for length in range(1, len(parts) + 1):
-            made.append(".".join(parts[:length]))
-            sys.modules[made[-1]] = types.ModuleType(made[-1])
-        module = sys.modules[name]
-
-        class TrainingInputBatch(dict):  # type: ignore[type-arg]
-            def __getstate__(self) -> dict[str, Any]:
-                state = _torch_state(self) if version == "torch" else _numpy_state(self)
-                return {
-                    "batch_dict": state,
-                    "batch_size": len(self["sequences"]),
-                    "device": torch.device("cpu"),
-                    "metadata": {"uids": ["a", "b"], "response_length": 30},
-                }
-
-        def _rebuild_tensor_batch(cls: type, state: dict[str, Any]) -> Any:
-            raise AssertionError("a reader must not call the code of a foreign package")
-
-        if version == "numpy":
-            TrainingInputBatch.__reduce__ = lambda self: (  # type: ignore[method-assign,assignment]
-                _rebuild_tensor_batch,
-                (type(self), self.__getstate__()),
-            )
-        for thing in (TrainingInputBatch, _rebuild_tensor_batch):
-            thing.__module__, thing.__qualname__ = name, thing.__name__
-            setattr(module, thing.__name__, thing)
-        return TrainingInputBatch
-
-    yield make
-    for name in made:
-        sys.modules.pop(name, None)
+    ``torch`` and ``both`` are older: the tensors stand in the dict itself, and once more in its state.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    name = "skyrl.backends.skyrl_train.training_batch" if version == "numpy" else "skyrl_train.training_batch"
+    parts = name.split(".")
+    packages = {".".join(parts[:length]): types.ModuleType(parts[0]) for length in range(1, len(parts) + 1)}
+    sys.modules.update(packages)
+    kind = _skyrl_class(sys.modules[name], name, version)
+    for step, samples in enumerate(steps):
+        content = pickle.dumps(kind(skyrl_tensors(samples)))
+        (folder / f"global_step_{step + 1}_training_input.pkl").write_bytes(content)
+    for package in packages:
+        del sys.modules[package]
+    return folder
 
 
-@pytest.fixture
-def write_skyrl(skyrl_class: Callable[[str], type]) -> Callable[..., Path]:
-    def write(folder: Path, steps: Sequence[Sequence[Sample]], version: str = "numpy") -> Path:
-        folder.mkdir(parents=True, exist_ok=True)
-        kind = skyrl_class(version)
-        for step, samples in enumerate(steps):
-            content = pickle.dumps(kind(skyrl_tensors(samples)))
-            (folder / f"global_step_{step + 1}_training_input.pkl").write_bytes(content)
-        for name in [name for name in sys.modules if name.startswith("skyrl")]:
-            del sys.modules[name]
-        return folder
+def _skyrl_class(module: types.ModuleType, name: str, version: str) -> type:
+    class TrainingInputBatch(dict):  # type: ignore[type-arg]
+        def __getstate__(self) -> dict[str, Any]:
+            return {
+                "batch_dict": _torch_state(self) if version == "torch" else _numpy_state(self),
+                "batch_size": len(self["sequences"]),
+                "device": torch.device("cpu"),
+                "metadata": {"uids": ["a", "b"], "response_length": 30},
+            }
 
-    return write
+    def _rebuild_tensor_batch(cls: type, state: dict[str, Any]) -> Any:
+        raise AssertionError("a reader must not call the code of a foreign package")
 
-
-@pytest.fixture
-def dumps() -> types.SimpleNamespace:
-    """What the tests need of this file."""
-    return types.SimpleNamespace(
-        rollouts=rollouts,
-        truth=truth,
-        prime_rl=write_prime_rl,
-        prime_rl_record=prime_rl_record,
-        nemo_rl=write_nemo_rl,
-        slime=write_slime,
-    )
+    if version == "numpy":
+        reduced = lambda self: (_rebuild_tensor_batch, (type(self), self.__getstate__()))  # noqa: E731
+        TrainingInputBatch.__reduce__ = reduced  # type: ignore[method-assign,assignment]
+    for thing in (TrainingInputBatch, _rebuild_tensor_batch):
+        thing.__module__, thing.__qualname__ = name, thing.__name__
+        setattr(module, thing.__name__, thing)
+    return TrainingInputBatch
