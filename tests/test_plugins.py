@@ -119,11 +119,22 @@ def test_a_rule_that_raises_ends_nothing_and_is_counted():
     assert diagnosis.skipped == {"rules that failed": 1}
 
 
+def test_numpy_numbers_of_a_rule_are_plain_in_the_document():
+    rows = ({"level": np.float32(0.5), "rows": np.int64(3), "is": np.bool_(True)},)
+    finding = Finding("mine", "warning", "x", (np.int64(1), np.int64(2)), evidence=rows)
+    diagnosis = diagnose_run(healthy_run(), [a_rule(lambda run: RuleResult((finding,)))])
+    (document,) = json.loads(json.dumps(diagnosis.to_dict()))["findings"]
+    assert document["steps"] == [1, 2]
+    assert document["evidence"] == [{"level": 0.5, "rows": 3, "is": True}]
+
+
 @pytest.mark.parametrize(
     ("result", "problem"),
     [
         (None, "check returned a NoneType, not a RuleResult"),
         (RuleResult((Finding("mine", "fatal", "x", (1, 2)),)), "got the severity 'fatal', expected one of note"),
+        (RuleResult((Finding("mine", "note", None, (1, 2)),)), "got summary None and steps (1, 2), expected text"),
+        (RuleResult((Finding("mine", "note", "x", (1.5, 2)),)), "expected text and two whole numbers"),
         (RuleResult(("text",)), "AttributeError"),
     ],
 )

@@ -16,6 +16,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import entry_points
+from numbers import Integral
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Protocol
@@ -153,8 +154,12 @@ def run_rule(rule: Rule, run: Run) -> tuple[RuleResult, bool]:
 def _problem_of(result: Any) -> str:
     if not isinstance(result, RuleResult):
         return f"check returned a {type(result).__name__}, not a RuleResult"
-    odd = [finding.severity for finding in result.findings if finding.severity not in SEVERITIES]
-    return f"got the severity {odd[0]!r}, expected one of {', '.join(SEVERITIES)}" if odd else ""
+    for finding in result.findings:
+        if finding.severity not in SEVERITIES:
+            return f"got the severity {finding.severity!r}, expected one of {', '.join(SEVERITIES)}"
+        if not isinstance(finding.summary, str) or [isinstance(step, Integral) for step in finding.steps] != [True] * 2:
+            return f"got summary {finding.summary!r} and steps {finding.steps!r}, expected text and two whole numbers"
+    return ""
 
 
 def _manager() -> pluggy.PluginManager:

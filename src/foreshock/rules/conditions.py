@@ -1,9 +1,11 @@
 """The conditions of declared rules: a small grammar, and what each form says of a series.
 
-< 0.1   <= 0.1   > 3   >= 3   == 0     the mean of the latest rows
-outside(0.8, 1.2)                      the same, below the first or above the second
-drop(50%)   rise(200%)                 the same, against the run's own early level
-spike(5x)                              the largest of the latest rows, against the early level
+The forms::
+
+    < 0.1   <= 0.1   > 3   >= 3   == 0     the mean of the latest rows
+    outside(0.8, 1.2)                      the same, below the first or above the second
+    drop(50%)   rise(200%)                 the same, against the run's own early level
+    spike(5x)                              the largest of the latest rows, against the early level
 """
 
 from __future__ import annotations

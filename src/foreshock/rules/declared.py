@@ -1,15 +1,17 @@
 """Declared rules: thresholds that a user writes in TOML, one ``[[rule]]`` each.
 
-[[rule]]
-id = "short-answers"
-metric = "completions/mean_length"     # a key of docs/sources.md, or any other that is logged
-condition = "drop(60%)"                # see foreshock.rules.conditions
-message = "Answers have become short."
-severity = "warning"                   # or note, critical
-window = 10                            # latest rows that are looked at
-min_steps = 100                        # steps below which nothing is said
-trainers = ["GRPOTrainer"]             # all, when left out
-reference = "https://…"
+All fields of a rule, the first four required::
+
+    [[rule]]
+    id = "short-answers"
+    metric = "completions/mean_length"     # a key of docs/sources.md, or any other that is logged
+    condition = "drop(60%)"                # see foreshock.rules.conditions
+    message = "Answers have become short."
+    severity = "warning"                   # or note, critical
+    window = 10                            # latest rows that are looked at
+    min_steps = 100                        # steps below which nothing is said
+    trainers = ["GRPOTrainer"]             # all, when left out
+    reference = "https://…"
 """
 
 from __future__ import annotations

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
+
 SEVERITIES = ("note", "warning", "critical")
 """From harmless to harmful. A note never changes the verdict."""
 
@@ -40,7 +42,8 @@ class Finding:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the finding as plain values, ready for JSON."""
-        return asdict(self)
+        plain: dict[str, Any] = _plain(asdict(self))
+        return plain
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,3 +69,12 @@ class RuleResult:
     findings: tuple[Finding, ...] = ()
     cannot_judge: tuple[CannotJudge, ...] = ()
     judged: tuple[str, ...] = ()
+
+
+def _plain(value: Any) -> Any:
+    """Turn the NumPy numbers that a rule may have put into steps and tables into Python's."""
+    if isinstance(value, dict):
+        return {name: _plain(part) for name, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(map(_plain, value))
+    return value.item() if isinstance(value, np.generic) else value
