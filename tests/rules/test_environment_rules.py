@@ -120,6 +120,12 @@ def test_a_reward_that_is_the_length_is_found():
     assert reward_length.check(both_learn).findings == ()
 
 
+def test_a_reward_for_empty_completions_is_found():
+    length = np.where(np.arange(200) < 120, 300 + 30 * np.random.default_rng(1).normal(size=200), 0.0)
+    run = make_run(completions__mean_length=lambda v, g: length, reward=lambda v, g: 1 - length / 1000)
+    assert "against the length (correlation -1.00)" in only(reward_length, run).summary
+
+
 def test_completions_of_one_length_with_less_entropy_are_alike():
     alike = {
         "completions__min_length": lambda v, g: v + 190 * g,

@@ -7,6 +7,7 @@ from foreshock.rules import mismatch, mismatch_slices
 from foreshock.rules.finding import RuleResult
 from foreshock.run import Block, Run
 from foreshock.sketch import LogRatioSketch
+from foreshock.sources.keys import canonical_names
 
 DIFFERENCE = "sampling/sampling_logp_difference/mean"
 
@@ -69,6 +70,22 @@ def test_a_constant_bias_is_said_to_be_no_drift():
     assert warned.severity == "warning"
     assert "0.896 since the first row: a bias, not drift" in warned.summary
     assert mismatch.check(logged(mismatch_kl=k3, rollout_corr__kl=k3)).findings == ()
+
+
+@pytest.mark.parametrize(
+    ("logged_keys", "read"),
+    [
+        (["rollout_corr/kl", "rollout_corr/k3_kl"], ["rollout_corr/kl", "mismatch_kl"]),  # verl
+        (["rollout_correction/kl", "rollout_correction/k3_kl"], ["rollout_corr/kl", "mismatch_kl"]),  # ms-swift
+        (["mismatch_kl/all/mean"], ["mismatch_kl"]),  # prime-rl
+        (["gen_kl_error", "sampling_importance_ratio"], ["mismatch_kl", "sampling/importance_sampling_ratio/mean"]),
+        (["vllm_kl"], ["mismatch_kl"]),  # OpenRLHF
+        (["train/train_rollout_logprob_abs_diff"], [DIFFERENCE]),  # slime
+        (["policy/rollout_train_logprobs_abs_diff_mean"], [DIFFERENCE]),  # SkyRL
+    ],
+)
+def test_the_keys_of_other_trainers_are_read(logged_keys, read):
+    assert list(canonical_names({key: {0} for key in logged_keys}).values()) == read
 
 
 def blocks(text, post, pair="old/rollout", tokens=4000):

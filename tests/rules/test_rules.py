@@ -161,6 +161,8 @@ def test_a_supervised_run_that_learns_is_healthy_and_a_short_one_cannot_be_judge
     diagnosis = diagnose_run(run)
     assert diagnosis.verdict == "healthy"
     assert "the loss keeps what it gained (loss)" in diagnosis.judged
+    run.append_scalars(301, {"kl": 0.1})  # a policy that is held to a reference: its tails are a question again
+    assert diagnose_run(run).verdict == "cannot_judge"
 
 
 def test_scalars_of_a_healthy_reinforcement_run_say_what_was_judged_and_what_was_not():

@@ -69,10 +69,10 @@ def _change(series: Series, warm_up: int, last: int) -> Change:
         return Change(False, None, math.nan, math.nan, f"nothing is logged after the first {warm_up} steps")
     rows = min(max(MINIMUM_BASELINE, len(steps) // 4), len(steps))
     change = series_change(series.steps[:end], series.values[:end], (int(steps[0]), int(steps[rows - 1])))
-    return change if change.moved and _matters(change) else replace(change, moved=False, since_step=None)
+    return change if change.moved and matters(change) else replace(change, moved=False, since_step=None)
 
 
-def _matters(change: Change) -> bool:
+def matters(change: Change) -> bool:
     """Say whether a move that is more than noise is also large enough to be noticed on a chart."""
     if math.isnan(change.ratio):  # a series around zero, such as the loss, has no level to compare with
         return abs(change.shift) >= SMALLEST_SHIFT

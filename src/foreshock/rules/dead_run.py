@@ -40,11 +40,12 @@ def check(run: Run) -> RuleResult:
     """Look for a reward without any value, or a loss without any change."""
     if is_dead(run):
         steps, reward = rows_of(run, "reward")
+        since = held_since(steps, reward == 0)
         return one_finding(
             run,
             ID,
             "critical",
-            since := held_since(steps, reward == 0),
+            since,
             f"Reward, reward_std and grad_norm are exactly 0 in the latest rows, nearly always since step {since}: the "
             "run is dead.",
             keys=(*NEEDED, "loss", "completions/mean_length", "completions/clipped_ratio"),

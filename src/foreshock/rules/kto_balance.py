@@ -41,7 +41,10 @@ def check(run: Run) -> RuleResult:
     rare, common = sorted(counts, key=lambda key: counts[key])
     if counts[common] and counts[rare] < RARE * counts[common]:
         share = counts[rare] / counts[common]
-        return _note(run, f"{rare} is logged in {share:.0%} as many rows as {common}: nearly all data is of one class.")
+        since = int(rows_of(run, common)[0][0])
+        return _note(
+            run, since, f"{rare} is logged in {share:.0%} as many rows as {common}: nearly all data is of one class."
+        )
     chosen, rejected = course(run, CHOSEN, warm_up=False), course(run, REJECTED, warm_up=False)
     if chosen is None or rejected is None:
         return RuleResult()
@@ -51,17 +54,18 @@ def check(run: Run) -> RuleResult:
     kind = "chosen" if moved is chosen else "rejected"
     return _note(
         run,
+        moved.change.since_step or run.last_step,
         f"{moved.key} has moved by {moved.gain:.2g} and {still.key} by {still.gain:.2g}: mostly the {kind} answers are "
         "learned.",
     )
 
 
-def _note(run: Run, what: str) -> RuleResult:
+def _note(run: Run, since: int, what: str) -> RuleResult:
     return one_finding(
         run,
         ID,
         "note",
-        int(rows_of(run, "rewards/margins")[0][:1].sum()),
+        since,
         what,
         keys=(CHOSEN, REJECTED, "rewards/margins", "kl", "loss"),
         certainty="A note: the data may allow no more.",

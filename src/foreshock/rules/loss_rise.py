@@ -49,11 +49,11 @@ def check(run: Run) -> RuleResult:
     judged = [found for key in KEYS if (found := course(run, key, warm_up=False)) and found.values.min() > 0]
     if "reward" in run.series or not judged:
         return RuleResult()
-    for each in judged:
-        result = _rise(run, each) or _spikes(run, each)
-        if result is not None:
-            return result
-    return RuleResult(judged=(f"the loss keeps what it gained ({', '.join(each.key for each in judged)})",))
+    risen = next((result for each in judged if (result := _rise(run, each))), None)
+    if risen is not None:
+        return risen
+    spikes = next((result.findings for each in judged if (result := _spikes(run, each))), ())
+    return RuleResult(spikes, judged=(f"the loss keeps what it gained ({', '.join(each.key for each in judged)})",))
 
 
 def _rise(run: Run, loss: Course) -> RuleResult | None:

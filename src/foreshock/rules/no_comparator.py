@@ -2,8 +2,9 @@
 
 What: no block holds a pair of policies, so the tail cannot be judged.
 Why it matters: silence of the tail rules means nothing on such a run.
-Known problems: none; the rule only says what is missing and how to get it. Supervised fine-tuning has no second
-policy, so there it asks for 20 rows of the loss instead.
+Known problems: none; the rule only says what is missing and how to get it. Training on given data, by labels or
+preferences, samples nothing: a log with a positive loss and without a reward or rollouts is asked for 40 rows of that
+loss instead.
 Example: "no reference, old or rollout log-probabilities exist, so there is no log-ratio to watch. Set beta > 0, train
 with a PEFT adapter, or pass ref_model= to foreshock.watch."
 Options: ``ref_model`` of ``foreshock.watch``.
@@ -13,7 +14,7 @@ References: docs/watching.md, which lists the pairs and when each exists.
 from __future__ import annotations
 
 from foreshock.rules.finding import CannotJudge, RuleResult
-from foreshock.rules.series import SHORTEST, is_preference, rows_of
+from foreshock.rules.series import is_preference, rows_of
 from foreshock.run import Run
 
 ID = "no-comparator"
@@ -24,6 +25,9 @@ SEVERITIES = ()
 
 NO_COMPARATOR = "no reference, old or rollout log-probabilities exist, so there is no log-ratio to watch."
 SET_ONE = "Set beta > 0, train with a PEFT adapter, or pass ref_model= to foreshock.watch."
+
+ENOUGH_ROWS = 40
+"""Rows of the loss below which silence of the other rules means nothing."""
 
 TOO_SHORT = "the log holds {rows} finite rows of the loss, {needed} are needed."
 TRAIN_LONGER = "Train longer, or log more often."
@@ -39,15 +43,15 @@ def check(run: Run) -> RuleResult:
     notice = run.notices.get(ID) or run.notices.get("no-token-records")
     if notice:
         return RuleResult(cannot_judge=(CannotJudge(ID, notice),))
-    if _is_supervised(run):
-        rows = rows_of(run, "loss")[1].size
-        gap = CannotJudge(ID, TOO_SHORT.format(rows=rows, needed=SHORTEST), TRAIN_LONGER)
-        return RuleResult(cannot_judge=(gap,) if rows < SHORTEST else ())
+    _, loss = rows_of(run, "loss")
+    if loss.size and loss.min() > 0 and not _has_rollouts(run):
+        gap = CannotJudge(ID, TOO_SHORT.format(rows=loss.size, needed=ENOUGH_ROWS), TRAIN_LONGER)
+        return RuleResult(cannot_judge=(gap,) if loss.size < ENOUGH_ROWS else ())
     reason, remedy = (NO_COMPARATOR, SET_ONE) if run.blocks else (NO_RECORDS, WATCH_IT)
     return RuleResult(cannot_judge=(CannotJudge(ID, reason, remedy),))
 
 
-def _is_supervised(run: Run) -> bool:
-    """Say whether a log of scalars is one of supervised fine-tuning: a loss, no reward, no preference, no rollouts."""
-    others = ("reward", "kl", "completions/mean_length")
-    return "loss" in run.series and not (run.blocks or is_preference(run) or any(key in run.series for key in others))
+def _has_rollouts(run: Run) -> bool:
+    """Say whether anything in a run speaks of completions that the policy sampled."""
+    signs = ("reward", "completions/mean_length") if is_preference(run) else ("reward", "completions/mean_length", "kl")
+    return bool(run.blocks) or any(key in run.series for key in signs)

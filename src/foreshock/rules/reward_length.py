@@ -46,8 +46,9 @@ def check(run: Run) -> RuleResult:
     correlation, rows = _correlation(run)
     if length is None or rows < FEWEST:
         return RuleResult()
-    growth = length.growth if correlation > 0 else 1 / length.growth
-    if abs(correlation) < NOTED or not growth >= FAR or length.direction == "flat":
+    early, late = length.early_level, length.late_level
+    paid = late >= FAR * early if correlation > 0 else early >= FAR * late
+    if abs(correlation) < NOTED or not paid or length.direction == "flat":
         return RuleResult(judged=(f"the reward does not just follow the length (reward, {KEY})",))
     return one_finding(
         run,
@@ -55,8 +56,7 @@ def check(run: Run) -> RuleResult:
         "warning" if abs(correlation) >= WARNED else "note",
         length.change.since_step or run.last_step,
         f"Row by row the reward goes {'with' if correlation > 0 else 'against'} the length (correlation "
-        f"{correlation:.2f}), and the mean length has gone from {length.early_level:.0f} to {length.late_level:.0f} "
-        "tokens.",
+        f"{correlation:.2f}), and the mean length has gone from {early:.0f} to {late:.0f} tokens.",
         reward_sentence(run),
         keys=("reward", KEY, "completions/clipped_ratio", "entropy"),
         certainty=CERTAINTY,

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from numpy.lib.stride_tricks import sliding_window_view
 
 from foreshock.detect.aggregates import MINIMUM_BASELINE, MINIMUM_RECENT, Change, series_change
-from foreshock.rules.aggregates import SMALLEST_SHARE, SMALLEST_SHIFT, warm_up_steps
+from foreshock.rules.aggregates import matters, warm_up_steps
 from foreshock.run import Run, Series
 
 Floats = npt.NDArray[np.float64]
@@ -92,7 +92,7 @@ class Course:
     @property
     def direction(self) -> str:
         """``up``, ``down`` or ``flat``: a move is more than noise and large enough to be seen on a chart."""
-        if not self.change.moved or not _matters(self.change):
+        if not self.change.moved or not matters(self.change):
             return "flat"
         return "up" if self.change.shift > 0 else "down"
 
@@ -256,12 +256,6 @@ def highest_stretch(values: Floats, rows: int) -> float:
     stretches = max(1, values.size // rows)
     starts = np.arange(stretches) * values.size // stretches
     return float((np.add.reduceat(values, starts) / np.diff(starts, append=values.size)).max())
-
-
-def _matters(change: Change) -> bool:
-    if math.isnan(change.ratio):
-        return abs(change.shift) >= SMALLEST_SHIFT
-    return abs(change.ratio - 1) >= SMALLEST_SHARE
 
 
 def _short_change(steps: Steps, values: Floats) -> Change:

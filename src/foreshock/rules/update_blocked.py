@@ -39,11 +39,11 @@ EVIDENCE = ("grad_norm", "reward_std", "frac_reward_zero_std", "loss", "learning
 def check(run: Run) -> RuleResult:
     """Look for gradients of exactly zero beside rewards that differ, or beside a loss that is not zero."""
     recent, norm = latest(run, "grad_norm")
-    signal = _signal(run)
-    if not norm.size or not signal:
+    key, level = _signal(run)
+    if not norm.size or not level:
         return RuleResult()
     if norm.any():
-        return RuleResult(judged=(f"the learning signal leads to a gradient (grad_norm, {signal.split()[0]})",))
+        return RuleResult(judged=(f"the learning signal leads to a gradient (grad_norm, {key})",))
     steps, norms = rows_of(run, "grad_norm")
     since = held_since(steps, norms == 0)
     rows = int(np.count_nonzero(steps >= since))
@@ -52,8 +52,8 @@ def check(run: Run) -> RuleResult:
         ID,
         "critical" if rows >= LONG else "warning",
         since,
-        f"grad_norm is exactly 0 in the last {recent.size} rows, and nearly always since step {since}, while {signal}: "
-        "there is something to learn, and no update.",
+        f"grad_norm is exactly 0 in the last {recent.size} rows, and nearly always since step {since}, while {key} "
+        f"is {level:.3g}: there is something to learn, and no update.",
         keys=EVIDENCE,
         certainty="Counted, not estimated: a gradient of exactly zero is no noise.",
         cause=NUMERICS,
@@ -66,14 +66,14 @@ def check(run: Run) -> RuleResult:
     )
 
 
-def _signal(run: Run) -> str:
-    """Say what there is to learn from: the spread of the rewards, or the loss of a run without a reward."""
+def _signal(run: Run) -> tuple[str, float]:
+    """Return what there is to learn from and its level, 0 for nothing: the spread of the rewards, or the loss."""
     _, spread = latest(run, "reward_std")
     _, equal = latest(run, "frac_reward_zero_std")
     _, reward = latest(run, "reward")
     _, loss = latest(run, "loss")
     if "reward" not in run.series and "reward_std" not in run.series:
-        return f"loss is {loss.mean():.3g}" if loss.size and loss.min() > 0 else ""
+        return "loss", float(loss.mean()) if loss.size and loss.min() > 0 else 0.0
     scale = float(np.abs(reward).mean()) if reward.size else 0.0
     differ = spread.size and spread.min() > SPREAD * scale and not (equal.size and equal.mean() >= 0.9)
-    return f"reward_std is {spread.mean():.3g}" if differ else ""
+    return "reward_std", float(spread.mean()) if differ else 0.0
