@@ -18,17 +18,17 @@ from results import write_section
 from scipy import stats
 from simulated_runs import (
     ALTERNATIVES,
+    DEMO,
     LONG,
-    NULLS,
     POST,
     SHORT,
-    SLOW_BURN_IN,
     TEXT,
     TOKENS_PER_SEQUENCE,
     Floats,
     Layout,
     Scenario,
     ar1,
+    nulls_of,
     simulate,
 )
 from whole_runs import recorded_report, whole_report
@@ -80,10 +80,10 @@ def firsts_of(levels: Floats, layout: Layout) -> tuple[int | None, ...]:
 
 
 def null_cell(firsts: Sequence[int | None], layout: Layout) -> str:
-    """Long runs: false alarms per 1,000 monitored steps up to the first; short runs: the share that alarms. Each with
+    """Long runs: false alarms per 1,000 monitored steps up to the first; others: the share that alarms. Each with
     a 95 % bound."""
     hits = sum(first is not None for first in firsts)
-    if layout is SHORT:
+    if layout is not LONG:
         low, high = stats.binomtest(hits, len(firsts)).proportion_ci(method="exact")
         return f"{hits / len(firsts):.1%} ({low:.1%}–{high:.1%})"
     whole = layout.steps - layout.warm_up
@@ -117,14 +117,20 @@ def table(
     return "\n".join(lines)
 
 
-def report(runs_long: int, runs_short: int, seed: int) -> str:
+def report(runs_long: int, others: int, seed: int) -> str:
     """Simulate blocks under every scenario and return the section for results.md."""
-    parts = []
-    for layout, runs in ((LONG, runs_long), (SHORT, runs_short)):
-        tokens = " and ".join(f"{count * TOKENS_PER_SEQUENCE:,}" for count in layout.sequences)
-        rate = "false alarms per 1,000 steps (one-sided 95 % bound)"
-        parts += [
-            f"### {layout.name.capitalize()} runs: {layout.steps:,} steps, blocks of {layout.steps_per_block}",
+    runs = ((LONG, runs_long), (DEMO, others), (SHORT, others))
+    return "\n\n".join(layout_report(layout, count, seed) for layout, count in runs)
+
+
+def layout_report(layout: Layout, runs: int, seed: int) -> str:
+    """Return the tables of one kind of run."""
+    name = layout.name[0].upper() + layout.name[1:]
+    tokens = " and ".join(f"{count * TOKENS_PER_SEQUENCE:,}" for count in layout.sequences)
+    rate = "false alarms per 1,000 steps (one-sided 95 % bound)"
+    return "\n".join(
+        [
+            f"### {name} runs: {layout.steps:,} steps, blocks of {layout.steps_per_block}",
             "",
             f"{runs:,} simulated runs a line, seeds {seed} to {seed + runs - 1}; {tokens} tokens a step (text-only and "
             f"post-tool); monitored from step {layout.warm_up}. The warning is nominal for one false alarm in "
@@ -132,15 +138,14 @@ def report(runs_long: int, runs_short: int, seed: int) -> str:
             "",
             f"No post-tool growth: {rate if layout is LONG else 'share of runs with any alarm (95 % interval)'}.",
             "",
-            table(layout, (*NULLS, *SLOW_BURN_IN[layout.name]), runs, seed, null_cell),
+            table(layout, nulls_of(layout), runs, seed, null_cell),
             "",
             f"Post-tool growth from step {layout.onset}, complete after {layout.ramp} steps: share of runs detected, "
             "median delay in steps.",
             "",
             table(layout, ALTERNATIVES, runs, seed, alternative_cell),
-            "",
         ]
-    return "\n".join(parts)
+    )
 
 
 def aggregates_report(series: int, seed: int) -> str:

@@ -43,6 +43,7 @@ class Layout:
 
 
 LONG = Layout("long", 1000, 10, 150, 400, 200, (32, 32), None)
+DEMO = Layout("the demo's", 210, 6, 30, 35, 100, (28, 16), (8.0, 10.0))
 SHORT = Layout("short", 150, 5, 30, 35, 100, (22, 8), (8.0, 10.0))
 
 
@@ -68,7 +69,7 @@ def _drift(run: SimulatedRun, step: Floats, growth: Floats, layout: Layout, rng:
 
 
 def _more_tools(run: SimulatedRun, step: Floats, growth: Floats, layout: Layout, rng: np.random.Generator) -> None:
-    run.sequences[POST] = layout.sequences[POST] / (2 if layout is SHORT else 4) * 8 ** (step / layout.steps)
+    run.sequences[POST] = layout.sequences[POST] / (4 if layout is LONG else 2) * 8 ** (step / layout.steps)
 
 
 def _cyclic(run: SimulatedRun, step: Floats, growth: Floats, layout: Layout, rng: np.random.Generator) -> None:
@@ -144,13 +145,11 @@ NULLS = (
     Scenario("text", "the text-only tail shrinks ×0.5 over the run", _text_shrinks),
     Scenario("rate", "the learning rate warms up over a tenth of the run", _slow_rate),
 )
-SLOW_BURN_IN = {
-    LONG.name: (
-        Scenario("burn-in", "post-tool burn-in twice as slow as text-only (τ = 30 and 60)", _burn_in(30, 60)),
-        Scenario("slow burn-in", "τ = 30 and 100: after the warm-up the tail grows by ×1.25", _burn_in(30, 100)),
-    ),
-    SHORT.name: (Scenario("burn-in", "post-tool burn-in twice as slow as text-only (τ = 8 and 15)", _burn_in(8, 15)),),
-}
+SLOW_BURN_IN = Scenario("burn-in", "post-tool burn-in twice as slow as text-only (τ = 8 and 15)", _burn_in(8, 15))
+SLOW_BURN_INS_OF_LONG_RUNS = (
+    Scenario("burn-in", "post-tool burn-in twice as slow as text-only (τ = 30 and 60)", _burn_in(30, 60)),
+    Scenario("slow burn-in", "τ = 30 and 100: after the warm-up the tail grows by ×1.25", _burn_in(30, 100)),
+)
 ALTERNATIVES = (
     Scenario("A", "post-tool mixture, 6× tail, 0 → 4 % of tokens", _mixture),
     Scenario("B", "post-tool scale ×1.5", _scale(1.5)),
@@ -159,6 +158,11 @@ ALTERNATIVES = (
     Scenario("G", "post-tool scale ×1.6 per 100 steps, without end", _growth),
     Scenario("S", "post-tool scale ×2.5", _scale(2.5)),
 )
+
+
+def nulls_of(layout: Layout) -> tuple[Scenario, ...]:
+    """The scenarios without post-tool growth; a slow burn-in depends on the length of the warm-up."""
+    return (*NULLS, *(SLOW_BURN_INS_OF_LONG_RUNS if layout is LONG else (SLOW_BURN_IN,)))
 
 
 def ar1(rng: np.random.Generator, shape: tuple[int, int], rho: float, sd: float) -> Floats:
