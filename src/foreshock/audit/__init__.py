@@ -13,6 +13,7 @@ from foreshock.audit.tally import Tally
 from foreshock.errors import ReadError
 from foreshock.rules import non_finite
 from foreshock.rules.finding import RuleResult
+from foreshock.sources.dumps.collect import REPEATED, UNREADABLE
 from foreshock.sources.dumps.formats import Dump
 from foreshock.sources.progress import tracked
 from foreshock.traces import Traces
@@ -34,13 +35,13 @@ def check_dump(dump: Dump, skipped: Counter[str]) -> list[RuleResult]:
         try:
             tally.add_file(list(dump.format.read(path, skipped)), skipped)
         except ReadError as error:
-            skipped["unreadable files"] += 1
+            skipped[UNREADABLE] += 1
             reasons.append(str(error))
     if not tally.steps:
         reason = f" The first reason: {reasons[0]}" if reasons else ""
         raise ReadError(f"{str(dump.path)!r} is a {dump.format.name} without a response token.{reason}")
     if tally.repeated:
-        skipped["files that repeat the samples of another worker"] += tally.repeated
+        skipped[REPEATED] += tally.repeated
     results = [part.check(tally) for part in ON_TOKENS]
     return [*results, non_finite.check(tally.run()), group_sizes.check(tally.groups)]
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ import rollout_dumps as dumps
 from click.testing import CliRunner
 
 from foreshock.cli import main
-from foreshock.errors import InputError, ReadError
+from foreshock.errors import InputError, MissingExtra, ReadError
 from foreshock.sources import describe, open_run
 from foreshock.sources import dumps as token_dumps
 
@@ -77,6 +78,13 @@ def test_ray_and_one_process_write_the_same_bytes(tmp_path: Path) -> None:
     blocks = [(tmp_path / engine / "blocks.jsonl").read_bytes() for engine in ("local", "ray")]
     assert blocks[0] == blocks[1]
     assert len(blocks[0].splitlines()) == 3
+
+
+def test_without_ray_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    dump = token_dumps.open_dump(dumps.nemo_rl(tmp_path, [dumps.rollouts(0)]))
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(MissingExtra, match=r"pip install 'foreshock\[ray\]'"):
+        token_dumps.collect(dump, engine="ray")
 
 
 def test_an_unknown_engine_or_no_worker_is_refused(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ def test_blocks_and_series_are_those_of_the_rollouts(tmp_path: Path) -> None:
 def test_log_probabilities_filled_with_zero_make_no_pair(tmp_path: Path) -> None:
     run = open_run(dumps.nemo_rl(tmp_path, [dumps.rollouts(0)], forced=True))
     assert run.pair is None
+    assert "zeros in place of the other's" in run.notices["no-comparator"]
     assert run.skipped["old/rollout tokens with 0.0 in place of a log-probability"] == run.blocks[0].total(
         "response_tokens"
     )

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 import rollout_dumps as dumps
 import torch
 
-from foreshock.errors import ReadError
+from foreshock.errors import MissingExtra, ReadError
 from foreshock.sources import open_run
 from foreshock.sources.dumps import slime
 from foreshock.sources.dumps.collect import REPEATED
@@ -56,6 +57,24 @@ def test_bfloat16_is_read(tmp_path: Path) -> None:
     content["rollout_data"]["log_probs"] = [values.bfloat16() for values in content["rollout_data"]["log_probs"]]
     torch.save(content, path)
     assert open_run(path).blocks[0].sketches["policy/ref"].n("text_only") > 0
+
+
+def test_a_row_without_a_column_is_not_taken_for_one_with_nan(tmp_path: Path) -> None:
+    path = dumps.slime(tmp_path, [dumps.rollouts(0)], ranks=1) / "train_data" / "0_0.pt"
+    content = torch.load(path)
+    content["rollout_data"]["log_probs"][3] = content["rollout_data"]["log_probs"][3][:2]
+    torch.save(content, path)
+    run = open_run(path)
+    assert run.skipped == {slime.PARTIAL: 1}
+    assert run.blocks[0].counters["rows"] == (8.0,)
+    assert run.blocks[0].total("nonfinite/old") == 0
+
+
+def test_without_torch_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = dumps.slime(tmp_path, [dumps.rollouts(0)], ranks=1) / "train_data" / "0_0.pt"
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(MissingExtra, match=r"pip install 'foreshock\[dumps\]'"):
+        open_run(path)
 
 
 class Custom:

@@ -186,6 +186,11 @@ def _fill(run: Run, dump: Dump, steps: dict[int, _Step], blocks: dict[int, _Bloc
         start = dump.format.first_step + number * STEPS_PER_BLOCK
         inside = {step: steps[step] for step in range(start, start + STEPS_PER_BLOCK) if step in steps}
         run.blocks.append(blocks[number].finished(index, inside))
+    if run.pair is None:
+        run.notices["no-comparator"] = (
+            "The dump holds the log-probabilities of one policy only, or zeros in place of the other's, so that there "
+            "is no log-ratio to judge."
+        )
     missing = max(steps) - min(steps) + 1 - len(steps)
     if missing:
         run.notices["missing_steps"] = f"Of the steps {min(steps)} to {max(steps)}, {missing} are not in the dump."

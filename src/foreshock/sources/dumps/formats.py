@@ -32,14 +32,19 @@ class DumpFormat:
     name: str
     looks_like: Callable[[bytes], bool]
     read: Callable[[Path, Counter[str]], Iterator[DumpBatch]]
-    is_complete: Callable[[Path], bool]
     first_step: int
     keys: Mapping[str, str]
+    is_complete: Callable[[Path], bool] = lambda path: True
 
 
-FORMATS = tuple(
-    DumpFormat(part.NAME, part.looks_like, part.read, part.is_complete, part.FIRST_STEP, part.KEYS)
-    for part in (prime_rl, nemo_rl, slime, skyrl)
+FORMATS = (
+    DumpFormat(
+        prime_rl.NAME, prime_rl.looks_like, prime_rl.read, prime_rl.FIRST_STEP, prime_rl.KEYS, prime_rl.is_complete
+    ),
+    *(
+        DumpFormat(part.NAME, part.looks_like, part.read, part.FIRST_STEP, part.KEYS)
+        for part in (nemo_rl, slime, skyrl)
+    ),
 )
 
 

@@ -46,11 +46,6 @@ def looks_like(start: bytes) -> bool:
     return start.lstrip().startswith(b"{") and all(key in start for key in (b'"input_lengths"', b'"token_ids"'))
 
 
-def is_complete(path: Path) -> bool:
-    """Say that nothing marks a file as unfinished."""
-    return True
-
-
 def read(path: Path, skipped: Counter[str]) -> Iterator[DumpBatch]:
     """Read one file, line by line.
 

@@ -40,11 +40,6 @@ def looks_like(start: bytes) -> bool:
     return start.startswith(b"\x80") and b"training_batch" in start[:4096]
 
 
-def is_complete(path: Path) -> bool:
-    """Say that nothing marks a file as unfinished."""
-    return True
-
-
 def read(path: Path, skipped: Counter[str]) -> Iterator[DumpBatch]:
     """Read one file, which is one batch.
 

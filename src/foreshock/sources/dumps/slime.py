@@ -32,11 +32,6 @@ def looks_like(start: bytes) -> bool:
     return start.startswith(b"PK\x03\x04") and b"rollout_data" in start
 
 
-def is_complete(path: Path) -> bool:
-    """Say that nothing marks a file as unfinished."""
-    return True
-
-
 def read(path: Path, skipped: Counter[str]) -> Iterator[DumpBatch]:
     """Read one file.
 

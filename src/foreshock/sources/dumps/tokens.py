@@ -7,7 +7,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +84,8 @@ def batches(step: int, rows: Iterable[Row], skipped: Counter[str]) -> Iterator[D
             skipped[NO_RESPONSE] += 1
             continue
         length = len(completion.columns["token_ids"])
-        if held and max(longest, length) * (len(held) + 1) > BATCH_TOKENS:
+        is_full = max(longest, length) * (len(held) + 1) > BATCH_TOKENS
+        if held and (is_full or completion.columns.keys() != held[0].columns.keys()):
             yield _padded(step, held)
             held, longest = [], 0
         held.append(completion)
@@ -165,12 +166,14 @@ def placeholders(numerator: Floats, denominator: Floats, response: Bools) -> Boo
     return found
 
 
+_LOG_PROBS = "log_probs/"
+
+
 @dataclass(frozen=True, slots=True)
 class _Completion:
     columns: dict[str, npt.NDArray[Any]]
     prompt: int
     reward: float
-    policies: tuple[str, ...] = field(default=())
 
 
 def _completion(row: Row) -> _Completion | None:
@@ -182,25 +185,23 @@ def _completion(row: Row) -> _Completion | None:
         "token_ids": row.token_ids[start:],
         "response": row.response[start:],
         "observation": ~sampled[start:],
-        **{f"log_probs/{name}": values[start:] for name, values in row.log_probs.items()},
+        **{_LOG_PROBS + name: values[start:] for name, values in row.log_probs.items()},
     }
     for name, values in (("advantages", row.advantages), ("entropy", row.entropy)):
         if values is not None:
             columns[name] = values[start:]
-    return _Completion(columns, digest(row.token_ids[:start]), row.reward, tuple(row.log_probs))
+    return _Completion(columns, digest(row.token_ids[:start]), row.reward)
 
 
 def _padded(step: int, rows: Sequence[_Completion]) -> DumpBatch:
     width = max(len(row.columns["token_ids"]) for row in rows)
-    names = dict.fromkeys(name for row in rows for name in row.columns)
-    table = {name: _column(rows, name, width) for name in names}
-    policies = dict.fromkeys(policy for row in rows for policy in row.policies)
+    table = {name: _column([row.columns[name] for row in rows], width) for name in rows[0].columns}
     return DumpBatch(
         step=step,
         tokens=TokenBatch(
             response_mask=table["response"],
             observation_mask=table["observation"],
-            log_probs={policy: table[f"log_probs/{policy}"] for policy in policies},
+            log_probs={name[len(_LOG_PROBS) :]: table[name] for name in table if name.startswith(_LOG_PROBS)},
             token_ids=table["token_ids"],
         ),
         prompts=np.array([row.prompt for row in rows], np.int64),
@@ -210,13 +211,9 @@ def _padded(step: int, rows: Sequence[_Completion]) -> DumpBatch:
     )
 
 
-def _column(rows: Sequence[_Completion], name: str, width: int) -> npt.NDArray[Any]:
-    """Return one column of all rows, ``(B, T)``; padding is 0, and a row that lacks the column is NaN."""
-    kind = next(row.columns[name].dtype for row in rows if name in row.columns)
-    table = np.zeros((len(rows), width), kind)
-    for values, row in zip(table, rows, strict=True):
-        if name in row.columns:
-            values[: len(row.columns[name])] = row.columns[name]
-        else:
-            values[:] = np.nan  # only log-probabilities, advantages and entropy may be missing in a row
+def _column(rows: Sequence[npt.NDArray[Any]], width: int) -> npt.NDArray[Any]:
+    """Return one column of all rows, ``(B, T)``, padded with zeros."""
+    table = np.zeros((len(rows), width), rows[0].dtype)
+    for filled, values in zip(table, rows, strict=True):
+        filled[: len(values)] = values
     return table
