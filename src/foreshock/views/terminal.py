@@ -99,16 +99,22 @@ def _short(finding: Finding, console: Console) -> RenderableType:
 def print_verdict(diagnosis: Diagnosis, report: Path | None) -> None:
     """Print to stderr the verdict of a run that ended, and where the report lies."""
     lines: list[RenderableType] = [verdict_line(diagnosis), Text(verdict_sentence(diagnosis))]
+    if diagnosis.causes:
+        lines.append(_causes_line(diagnosis))
     if report is not None:
-        lines.append(Text.assemble(("Report  ", "dim"), str(report)))
+        lines.append(labelled("Report", str(report)))
     _print(Text(), _marked(diagnosis.verdict, Group(*lines)))
+
+
+def _causes_line(diagnosis: Diagnosis) -> RenderableType:
+    return labelled("Likeliest cause", "; then ".join(map(str, diagnosis.causes)))
 
 
 def render_diagnosis(diagnosis: Diagnosis) -> RenderableType:
     """Return the whole diagnosis for a rich console: verdict, findings, what could not be judged, what was skipped."""
     parts: list[RenderableType] = [verdict_line(diagnosis), Text(verdict_sentence(diagnosis))]
     if diagnosis.causes:
-        parts.append(labelled("Likeliest cause", "; then ".join(map(str, diagnosis.causes))))
+        parts.append(_causes_line(diagnosis))
     for name, change in diagnosis.aggregates.items():
         parts.append(labelled(name, change_words(change) + (f": {change.reason}" if change.reason else "")))
     for finding in diagnosis.findings:
