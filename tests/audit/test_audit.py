@@ -29,6 +29,12 @@ def test_values_that_are_not_finite_are_named(tmp_path: Path, healthy) -> None:
     assert result.exit_code == 1
 
 
+def test_steps_that_lie_far_apart_cost_nothing(tmp_path: Path, healthy) -> None:
+    folder = dumps.nemo_rl(tmp_path, healthy)
+    (folder / "train_data_step6.jsonl").rename(folder / "train_data_step202611300000.jsonl")
+    assert CliRunner().invoke(main, ["audit", str(folder)]).exit_code == 0
+
+
 def test_samples_that_several_workers_wrote_are_counted_once(tmp_path: Path, healthy) -> None:
     result = CliRunner().invoke(main, ["audit", str(dumps.slime(tmp_path, healthy)), "--json"])
     (found,) = json.loads(result.output)["runs"]

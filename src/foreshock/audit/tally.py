@@ -47,9 +47,11 @@ class TokenCount:
 class Tally:
     """Counts of a dump.
 
-    ``steps``: per step, counters as of a block, and ``zero/<policy>``, ``unscored``, ``stretches``, ``scored outside``
-    (see :meth:`add`). ``early``: sketches trainer/sampler of the first steps. ``groups``: rows a prompt, by step.
-    ``tokens``: by token id. ``policies``: whose log-probabilities were seen.
+    ``steps``: per step, the counters of a block, and of response tokens ``zero/<policy>``, those with a log-probability
+    of exactly 0; ``unscored``, those of them that the trainer would not call certain; ``stretches``, those of these
+    that stand at least :data:`STRETCH` in a row in a completion that the sampler did score; and ``scored outside``,
+    tokens outside the mask that the sampler scored. ``early``: sketches trainer/sampler of the first steps.
+    ``groups``: rows a prompt, by step. ``tokens``: by token id. ``policies``: whose log-probabilities were seen.
     """
 
     steps: dict[int, Counter[str]] = field(default_factory=dict)
@@ -97,14 +99,12 @@ class Tally:
         return next((name for name in TRAINERS if name in self.policies), None)
 
     def run(self) -> Run:
-        """Return the counters as a run of one block, for the rules that read no sketches."""
-        first, last = self.span()
-        names = sorted({name for step in self.steps.values() for name in step})
-        counters = {
-            name: tuple(float(self.steps[step][name]) if step in self.steps else 0.0 for step in range(first, last + 1))
-            for name in names
-        }
-        return Run(blocks=[Block(0, first, last, {}, counters=counters)])
+        """Return the counters as a run with one block a step, for the rules that read no sketches."""
+        blocks = [
+            Block(index, step, step, {}, counters={name: (float(count),) for name, count in counts.items()})
+            for index, (step, counts) in enumerate(sorted(self.steps.items()))
+        ]
+        return Run(blocks=blocks)
 
     def _add_summary(self, summary: StepSummary, first_time: bool) -> None:
         counts = self.steps.setdefault(summary.step, Counter())
@@ -117,12 +117,6 @@ class Tally:
             rows.update({prompt: group.rows for prompt, group in summary.groups.items()})
 
     def _add_tokens(self, batch: DumpBatch) -> None:
-        """Count the tokens of a batch.
-
-        ``zero/<policy>``: response tokens with a log-probability of exactly 0. ``unscored``: those of them that the
-        trainer would not call certain. ``stretches``: those of these that stand at least :data:`STRETCH` in a row in
-        a completion that the sampler did score. ``scored outside``: tokens outside the mask that the sampler scored.
-        """
         tokens, counts = batch.tokens, self.steps[batch.step]
         response: Bools = tokens.response_mask
         for name, values in tokens.log_probs.items():

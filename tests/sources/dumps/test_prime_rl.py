@@ -77,6 +77,15 @@ def test_damaged_lines_and_columns_of_other_lengths_are_counted(tmp_path: Path) 
     assert run.skipped == {UNEVEN: 1, prime_rl.OTHER_STEP: 1, TORN: 2}
 
 
+@pytest.mark.parametrize("step", [-1, 2**60])
+def test_a_step_that_is_none_is_damage(tmp_path: Path, step: int) -> None:
+    records = [{**dumps.prime_rl_record(dumps.rollouts(0)[0], 0), "export_step": number} for number in (step, 4)]
+    path = tmp_path / "rank_0.jsonl"
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    run = open_run(path)
+    assert (run.last_step, run.skipped) == (4, {TORN: 1})
+
+
 def test_another_schema_version_is_refused_by_its_number(tmp_path: Path) -> None:
     record = {**dumps.prime_rl_record(dumps.rollouts(0)[0], 0), "schema_version": 2}
     path = tmp_path / "rank_0.jsonl"

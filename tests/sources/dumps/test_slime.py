@@ -26,10 +26,16 @@ def test_every_pair_is_that_of_the_rollouts_and_the_second_rank_counts_nothing_t
     assert run.series["reward"].values == pytest.approx([np.mean([s.reward for s in samples]) for samples in steps])
 
 
-def test_a_rank_without_log_probabilities_first_loses_no_pair(tmp_path: Path) -> None:
+def test_a_rank_without_log_probabilities_first_hides_nothing_of_the_others(tmp_path: Path) -> None:
     folder = dumps.slime(tmp_path, [dumps.rollouts(0)]) / "train_data"
-    (folder / "0_0.pt").rename(folder / "0_2.pt")
-    assert open_run(tmp_path).pair == "policy/ref"
+    content = torch.load(folder / "0_0.pt")
+    content["rollout_data"]["log_probs"][0][0] = float("nan")
+    torch.save(content, folder / "0_2.pt")
+    (folder / "0_0.pt").unlink()
+    run = open_run(tmp_path)
+    assert run.pair == "policy/ref"
+    assert run.blocks[0].counters["nonfinite/old"] == (1.0,)
+    assert run.blocks[0].counters["rows"] == (8.0,)
 
 
 def test_rewards_of_the_whole_rollout_are_taken_by_partition(tmp_path: Path) -> None:

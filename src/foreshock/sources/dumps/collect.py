@@ -91,8 +91,7 @@ class _Step:
     sums: Counter[str] = field(default_factory=Counter)
     groups: dict[int, Group] = field(default_factory=dict)
 
-    def add(self, summary: StepSummary) -> None:
-        self.counters.update(summary.counters)
+    def add_rows(self, summary: StepSummary) -> None:
         self.sums.update(summary.sums)
         for prompt, group in summary.groups.items():
             self.groups.setdefault(prompt, Group()).add(group)
@@ -155,13 +154,17 @@ def _reduced(dump: Dump, results: Iterable[FileResult]) -> Run:
         if summary is None:
             continue
         found = {pair for pair, sketch in summary.sketches.items() if _has_tokens(sketch)}
-        key = summary.step, summary.samples
-        if key in seen:
+        step = steps.setdefault(summary.step, _Step())
+        known = seen.setdefault((summary.step, summary.samples), set())
+        if known:
             run.skipped[REPEATED] += 1
-            found -= seen[key]  # of workers with the same samples, only some may have computed log-probabilities
         else:
-            steps.setdefault(summary.step, _Step()).add(summary)
-        seen.setdefault(key, set()).update(found)
+            step.add_rows(summary)
+        # Of workers with the same samples, only some may have computed log-probabilities: take what is new.
+        found -= known
+        fresh = {name: count for name, count in summary.counters.items() if name not in known}
+        step.counters.update(fresh)
+        known.update(found, fresh)
         number = (summary.step - dump.format.first_step) // STEPS_PER_BLOCK
         blocks.setdefault(number, _Block()).add(summary, sorted(found))
     if not steps:

@@ -19,7 +19,7 @@ import msgspec
 
 from foreshock.errors import ReadError
 from foreshock.sources import compressed
-from foreshock.sources.dumps.tokens import LONGEST_LINE, TORN, UNEVEN, DumpBatch, Row, batches, row_of
+from foreshock.sources.dumps.tokens import LARGEST_STEP, LONGEST_LINE, TORN, UNEVEN, DumpBatch, Row, batches, row_of
 
 NAME = "prime-rl token export"
 KEYS = {"inference_logprobs": "rollout", "trainer_logprobs": "policy", "rewards": "reward", "entropy": "entropy"}
@@ -74,8 +74,10 @@ def _records(path: Path, skipped: Counter[str]) -> Iterator[Record]:
     decoder = msgspec.json.Decoder(Record)
     for line in compressed.lines(path, skipped, LONGEST_LINE):
         try:
-            record = decoder.decode(line)
+            record: Record | None = decoder.decode(line)
         except (ValueError, RecursionError):
+            record = None
+        if record is None or not 0 <= _step(record) < LARGEST_STEP:
             skipped[TORN] += 1
             continue
         if record.schema_version != SCHEMA:

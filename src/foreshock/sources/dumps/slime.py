@@ -18,7 +18,7 @@ import numpy as np
 
 from foreshock.errors import ReadError
 from foreshock.sources.dumps import tensors
-from foreshock.sources.dumps.tokens import UNEVEN, DumpBatch, Floats, Row, batches
+from foreshock.sources.dumps.tokens import LARGEST_STEP, UNEVEN, DumpBatch, Floats, Row, batches
 
 NAME = "slime train data"
 KEYS = {"log_probs": "old", "rollout_log_probs": "rollout", "ref_log_probs": "ref", "raw_reward": "reward"}
@@ -42,7 +42,7 @@ def read(path: Path, skipped: Counter[str]) -> Iterator[DumpBatch]:
     content = tensors.load(path)
     data = content.get("rollout_data") if isinstance(content, dict) else None
     step = content.get("rollout_id") if isinstance(content, dict) else None
-    if not isinstance(data, dict) or not isinstance(step, int) or not 0 <= step < 2**53:
+    if not isinstance(data, dict) or not isinstance(step, int) or not 0 <= step < LARGEST_STEP:
         raise ReadError(f"{str(path)!r} is no train data of slime: expected rollout_id and rollout_data in a dict.")
     missing = [key for key in ("tokens", "loss_masks") if not isinstance(data.get(key), list)]
     if missing:

@@ -24,6 +24,9 @@ Floats = npt.NDArray[np.float64]
 LONGEST_LINE = 2**28
 """Bytes; a line of a dump holds a dozen columns of a whole trajectory."""
 
+LARGEST_STEP = 2**53
+"""Of a step; a larger one is damage."""
+
 TORN = "torn or damaged lines"
 NO_RESPONSE = "sequences without a response token"
 UNEVEN = "sequences whose columns differ in length"
