@@ -20,7 +20,7 @@ def answer(row: dict[str, Any], text: str) -> None:
 
 def failing_tools(row: dict[str, Any], rng: random.Random, progress: float) -> None:
     for message in row["messages"]:
-        if message["role"] == "tool" and rng.random() < 0.6:
+        if message["role"] == "tool" and rng.random() < 0.8:
             message["content"] = "{'error': 'UnknownError: worker died'}"
 
 
@@ -219,3 +219,12 @@ def test_traces_without_steps_are_judged_by_their_level() -> None:
 
     (finding, *_) = diagnose_traces(traces(0, sick)).findings
     assert (finding.rule, finding.steps) == ("trace-tool-failures", (0, 0))
+
+
+def test_a_mean_reward_below_zero_that_falls_is_no_more_than_a_warning() -> None:
+    def sick(row: dict[str, Any], rng: random.Random, progress: float) -> None:
+        row["success"], row["reward"] = None, -1.0 - progress + rng.gauss(0, 0.1)
+
+    (finding,) = diagnose_traces(traces(0, sick, steps=30)).findings
+    assert (finding.rule, finding.severity) == ("trace-success", "warning")
+    assert "mean reward" in finding.evidence[0]

@@ -9,10 +9,12 @@ from typing import Any
 
 import pandas
 import pytest
+from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
+from foreshock.cli import main
 from foreshock.errors import MissingExtra, ReadError
 from foreshock.traces import Episode, is_traces, read_traces
 from foreshock.traces.checks import check
@@ -160,6 +162,13 @@ def test_rewards_are_the_columns_that_agree_with_the_advantage(tmp_path: Path) -
     assert traces.skipped == {NO_SUM: 2}
 
 
+def test_a_prompt_that_was_drawn_twice_makes_two_groups(tmp_path: Path) -> None:
+    drawn = [("p", 0.9, 1.0), ("p", 0.8, -1.0), ("p", 0.2, 1.0), ("p", 0.1, -1.0), ("q", 0.1, -1.0), ("q", 0.3, 1.0)]
+    rows = [{"prompt": p, "completion": str(r), "good": r, "advantage": a} for p, r, a in drawn]
+    completions(tmp_path / "c", 1, rows)
+    assert [episode.reward for episode in read_traces(tmp_path / "c").episodes] == [0.9, 0.8, 0.2, 0.1, 0.1, 0.3]
+
+
 def test_a_batch_that_is_logged_again_counts_once(tmp_path: Path) -> None:
     rows = [{"prompt": "p", "completion": text, "r": 0.0, "advantage": 0.0} for text in "xy"]
     for step in (1, 2, 3):
@@ -239,3 +248,25 @@ def test_random_bytes_are_read_or_refused(
         check(read_traces(path))
     except ReadError:
         assert not start.startswith(b"{")
+
+
+def test_inspect_says_what_was_read(jsonl: Jsonl) -> None:
+    result = CliRunner().invoke(main, ["inspect", "--json", str(jsonl([*EVENTS, {"loss": 1}]))])
+    found = json.loads(result.output)
+    assert (found["format"], found["rows"], found["steps"]) == ("one event a line", 2, None)
+    assert {name: facts["values"] for name, facts in found["keys"].items()} == {
+        "success": 1, "reward": 1, "termination": 1, "tokens": 1, "cost": 1, "turns": 3, "calls": 2,
+    }  # fmt: skip
+    assert found["skipped"] == {NO_EPISODE: 1}
+
+
+def test_diagnose_finds_traces_by_their_content(jsonl: Jsonl) -> None:
+    result = CliRunner().invoke(main, ["diagnose", "--json", str(jsonl([VERL] * 30))])
+    (found,) = json.loads(result.output)["runs"]
+    assert (result.exit_code, found["verdict"]) == (1, "critical")
+    assert found["findings"][0]["rule"] == "trace-tool-failures"
+
+
+def test_a_report_of_traces_is_refused(jsonl: Jsonl) -> None:
+    result = CliRunner().invoke(main, ["report", str(jsonl([CHAT]))])
+    assert (result.exit_code, "Use: foreshock diagnose" in result.output) == (2, True)

@@ -13,14 +13,17 @@ from foreshock.cli.shared import RUN, errors_shown, print_document
 @RUN
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")
 def inspect(run: Path, as_json: bool) -> None:
-    """Show what can be read of a run or a log.
+    """Show what can be read of a run, a log or traces.
 
     Its format, rows, steps and keys, and what was skipped and why.
     """
     with errors_shown():
-        from foreshock.sources import describe, open_run
+        from foreshock import sources, traces
 
-        described = describe(open_run(run))
+        if traces.is_traces(run):
+            described = traces.describe(traces.read_traces(run))
+        else:
+            described = sources.describe(sources.open_run(run))
         if as_json:
             print_document(described)
         else:

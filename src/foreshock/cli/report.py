@@ -21,9 +21,13 @@ def report(run: Path, output: Path | None) -> None:
     """Write report.html, one offline file with every figure."""
     with errors_shown():
         from foreshock.diagnosis import diagnose_run
+        from foreshock.errors import ReadError
         from foreshock.sources import open_run
+        from foreshock.traces import is_traces
         from foreshock.views.report import write_report
 
+        if is_traces(run):
+            raise ReadError(f"{str(run)!r} holds traces of an agent, not a run. Use: foreshock diagnose {run}")
         opened = open_run(run)
         folder = output or (run if run.is_dir() else run.parent)
         folder.mkdir(parents=True, exist_ok=True)

@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from foreshock.traces.checks import check
 from foreshock.traces.episode import Episode, ToolCall, Traces
-from foreshock.traces.read import is_traces, read_traces
+from foreshock.traces.read import describe, is_traces, read_traces
 
-__all__ = ["Episode", "ToolCall", "Traces", "check", "is_traces", "read_traces"]
+__all__ = ["Episode", "ToolCall", "Traces", "check", "describe", "is_traces", "read_traces"]

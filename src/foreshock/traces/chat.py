@@ -20,7 +20,9 @@ _HALF_PAIR = re.compile("[\ud800-\udfff]")
 _MARKUP = re.compile(r"<\|(?:im_start|im_end|endoftext|eot_id)\|>")
 _NAMED = re.compile(r"\b([A-Z][A-Za-z]*(?:Error|Exception|Timeout|Expired|Interrupt))\b")
 _STARTS = re.compile(
-    r"\s*(?:error\b|exception\b|traceback \(most recent|failed to\b|[a-z]\w*(?:error|exception)\b)", re.IGNORECASE
+    r"\s*(?:\[?error\]?(?:$|\s*[:\d]|\s+(?:occurred|while|calling|executing|running|in\b))|exception(?:$|\s*:|\s+occurred)"
+    r"|traceback \(most recent|failed to\b|[a-z]\w*(?:error|exception)(?:$|\s*:))",
+    re.IGNORECASE,
 )
 
 KINDS = (

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections import Counter, defaultdict
+import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -101,15 +102,23 @@ def _episode(row: dict[str, Any], columns: tuple[str, ...], place: int) -> Episo
 
 
 def _reward_columns(rows: Sequence[dict[str, Any]]) -> tuple[str, ...] | None:
-    """Return the columns whose sum orders the completions of each prompt as their advantages do; None for none."""
+    """Return the columns whose sum orders the completions of each group as their advantages do; None for none."""
     names = tuple(dict.fromkeys(key for row in rows for key, value in row.items() if isinstance(value, float)))
     names = tuple(name for name in names if name not in _OTHERS)
-    groups: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for row in rows:
-        groups[repr((row.get("step"), row["prompt"]))].append(row)
-    pairs = [pair for group in groups.values() for pair in itertools.pairwise(group)]
+    pairs = [pair for group in _groups(rows) for pair in itertools.pairwise(group)]
     choices = [names, *((name,) for name in names if len(names) > 1)]
     return next((choice for choice in choices if not any(_disagree(pair, choice) for pair in pairs)), None)
+
+
+def _groups(rows: Sequence[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    """Yield the rows that TRL compared with each other: in succession, of one prompt, and as many in every group.
+
+    A prompt that was drawn twice in succession makes two groups, each with a mean of its own.
+    """
+    runs = [list(run) for _, run in itertools.groupby(rows, lambda row: repr((row.get("step"), row["prompt"])))]
+    size = math.gcd(*map(len, runs))
+    for run in runs:
+        yield from (run[start : start + size] for start in range(0, len(run), size))
 
 
 def _disagree(pair: tuple[dict[str, Any], dict[str, Any]], columns: tuple[str, ...]) -> bool:

@@ -78,11 +78,6 @@ class Episode:
         """The text of the policy's last message, "" when it said nothing."""
         return self.turns[-1]["content"] if self.turns else ""
 
-    @property
-    def size(self) -> int:
-        """Tokens of the episode where they are recorded, else characters of the policy's messages."""
-        return self.tokens if self.tokens is not None else sum(len(turn["content"]) for turn in self.turns)
-
 
 @dataclass(frozen=True)
 class Traces:
@@ -98,3 +93,26 @@ class Traces:
         """The first and the last optimizer step; None unless every episode has one."""
         steps = [episode.step for episode in self.episodes if episode.step is not None]
         return (min(steps), max(steps)) if steps and len(steps) == len(self.episodes) else None
+
+    @cached_property
+    def thirds(self) -> tuple[list[Episode], ...]:
+        """The episodes of the early, middle and late third of the distinct steps; empty for under three steps."""
+        steps = sorted({episode.step or 0 for episode in self.episodes}) if self.steps else []
+        if len(steps) < 3:
+            return ()
+        third = {step: 3 * place // len(steps) for place, step in enumerate(steps)}
+        parts: tuple[list[Episode], ...] = ([], [], [])
+        for episode in self.episodes:
+            parts[third[episode.step or 0]].append(episode)
+        return parts
+
+    @cached_property
+    def has_tokens(self) -> bool:
+        """Whether every episode has its number of tokens."""
+        return all(episode.tokens is not None for episode in self.episodes)
+
+    def size(self, episode: Episode) -> int:
+        """Return an episode's tokens where all episodes have them, else the characters of the policy's messages."""
+        if self.has_tokens and episode.tokens is not None:
+            return episode.tokens
+        return sum(len(turn["content"]) for turn in episode.turns)

@@ -95,24 +95,10 @@ def estimate(episodes: Sequence[Episode], count: Count, *, share: bool = True) -
 
 def trend(traces: Traces, count: Count, *, share: bool = True) -> Trend | None:
     """Compare the first with the last third of the steps; None without steps or with too few clusters in one third."""
-    parts = thirds(traces)
+    parts = traces.thirds
     if not parts:
         return None
     early, late = (estimate(part, count, share=share) for part in (parts[0], parts[-1]))
     if early is None or late is None or min(early.clusters, late.clusters) < FEWEST_CLUSTERS:
         return None
     return Trend(early, late, min(episode.step or 0 for episode in parts[-1]))
-
-
-def thirds(traces: Traces) -> list[list[Episode]]:
-    """Return the episodes of the early, middle and late third of the distinct steps; empty for under three steps."""
-    if traces.steps is None:
-        return []
-    steps = sorted({episode.step or 0 for episode in traces.episodes})
-    if len(steps) < 3:
-        return []
-    third = {step: 3 * place // len(steps) for place, step in enumerate(steps)}
-    parts: list[list[Episode]] = [[], [], []]
-    for episode in traces.episodes:
-        parts[third[episode.step or 0]].append(episode)
-    return parts

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from foreshock.errors import ReadError
 from foreshock.sources import compressed
 from foreshock.sources.jsonl import TORN, decode_line
@@ -21,6 +23,9 @@ NO_EPISODE = "lines that are neither an event nor an episode"
 
 RUN_FILES = ("run.json", "trainer_state.json", "metrics.jsonl")
 """A folder with one of these holds a run, and its traces are only a part of it."""
+
+LABELS = ("success", "reward", "advantage", "termination", "tokens", "cost", "solution")
+"""Fields of an episode that a trace may lack."""
 
 _FIRST_LINES = 20
 
@@ -58,6 +63,27 @@ def read_traces(path: str | os.PathLike[str]) -> Traces:
         )
     formats = ", ".join(dict.fromkeys(name for name, part in found if part))
     return Traces(place, formats, episodes, +skipped)
+
+
+def describe(traces: Traces) -> dict[str, Any]:
+    """Return what was read, in the shape of :func:`foreshock.sources.describe`: a row is an episode."""
+    episodes = traces.episodes
+    values = {name: sum(getattr(episode, name) not in (None, "") for episode in episodes) for name in LABELS}
+    counts = {name: sum(len(getattr(episode, name)) for episode in episodes) for name in ("turns", "calls")}
+    steps = {episode.step for episode in episodes} - {None}
+    return {
+        "path": str(traces.path),
+        "format": traces.format,
+        "rows": len(episodes),
+        "blocks": None,
+        "step_key": "step" if steps else None,
+        "steps": None if traces.steps is None else list(traces.steps),
+        "distinct_steps": len(steps),
+        "keys": {name: {"values": count, "from": [name]} for name, count in (values | counts).items() if count},
+        "summary": {},
+        "notices": {},
+        "skipped": dict(traces.skipped),
+    }
 
 
 def _trace_files(place: Path) -> list[Path]:
@@ -112,8 +138,12 @@ def _read_lines(file: Path, skipped: Counter[str]) -> tuple[str, list[Episode]]:
 
 
 def _decoded(file: Path, skipped: Counter[str]) -> Iterator[dict[str, Any]]:
+    decode = msgspec.json.Decoder().decode
     for line in compressed.lines(file, skipped):
-        row = decode_line(line)
+        try:
+            row = decode(line)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            row = decode_line(line)
         if isinstance(row, dict):
             yield row
         else:

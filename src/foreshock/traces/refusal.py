@@ -38,5 +38,8 @@ def is_refusal(text: str) -> bool:
 
 def is_english_script(text: str) -> bool:
     """Say whether most letters of a text are those of English, so that the templates could apply."""
-    letters = [character for character in text[: 4 * OPENING] if character.isalpha()]
+    start = text[: 4 * OPENING]
+    if start.isascii():
+        return True
+    letters = [character for character in start if character.isalpha()]
     return 5 * sum(character.isascii() for character in letters) >= 4 * len(letters)

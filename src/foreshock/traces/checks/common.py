@@ -8,14 +8,14 @@ from typing import Any
 
 from foreshock.rules.finding import Finding, RuleResult
 from foreshock.traces.episode import Episode, Traces
-from foreshock.traces.rates import MOVED, SURE, Count, Trend, estimate, thirds, trend
+from foreshock.traces.rates import MOVED, SURE, Count, Trend, estimate, trend
 
 EXAMPLES = 3
 """Episodes that a row of an evidence table names."""
 
 CERTAINTY = (
-    f"Its levels are heuristics, exceeded by {SURE:.0f} standard errors; a trend is a change of {MOVED:.0f}. All "
-    "checks together warned in 0 of 300 simulated healthy sets of traces (docs/traces.md)."
+    f"Its levels are heuristics, exceeded by {SURE:.0f} standard errors; a trend is a change of {MOVED:.0f}. "
+    "All checks together warned in 0 of 300 simulated healthy sets of traces (docs/traces.md)."
 )
 
 Table = Callable[[Traces], tuple[dict[str, Any], ...]]
@@ -79,7 +79,7 @@ def segments(traces: Traces, count: Count, measure: str = "share") -> tuple[dict
 
     ``measure``: the name of its column; anything but ``share`` is a mean.
     """
-    parts: dict[str, Sequence[Episode]] = dict(zip(("early", "middle", "late"), thirds(traces), strict=False))
+    parts: dict[str, Sequence[Episode]] = dict(zip(("early", "middle", "late"), traces.thirds, strict=False))
     parts = parts or {"all": traces.episodes}
     return tuple(row for name, part in parts.items() if (row := _segment(name, part, count, measure)))
 
@@ -99,7 +99,7 @@ def _risen(course: Trend | None) -> str:
     if course is None:
         return ""
     early, late = percent(course.early.value), percent(course.late.value)
-    return f"; {early} in the first third of the steps, {late} in the last, since step {course.since}"
+    return f"; {early} in the first third of the steps, {late} in the last"
 
 
 def _segment(name: str, part: Sequence[Episode], count: Count, measure: str) -> dict[str, Any]:

@@ -92,13 +92,17 @@ def _fallen(traces: Traces, course: Trend, is_rate: bool) -> Finding:
     moved = _moved(traces)
     if not moved:
         what += " Length and tool calls of the episodes did not move: look at the environment and the grader first."
-    severity = "critical" if course.late.value <= course.early.value / 2 else "warning"
+    severity = "critical" if course.late.value <= course.early.value / 2 and course.early.value > 0 else "warning"
     return _outcome_finding(traces, what, severity, REWARD_HACKING if moved else ENVIRONMENT, course.since)
 
 
 def _moved(traces: Traces) -> bool:
     """Say whether length or tool calls of the episodes changed from the early to the late steps."""
-    measures: tuple[Count, ...] = (lambda e: (e.size, 1), lambda e: (len(e.calls), 1), lambda e: (len(e.turns), 1))
+    measures: tuple[Count, ...] = (
+        lambda e: (traces.size(e), 1),
+        lambda e: (len(e.calls), 1),
+        lambda e: (len(e.turns), 1),
+    )
     courses = [trend(traces, measure, share=False) for measure in measures]
     return any(course is not None and course.direction for course in courses)
 

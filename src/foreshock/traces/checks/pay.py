@@ -94,10 +94,10 @@ def _verbosity(traces: Traces) -> RuleResult:
     """Judge whether the reward pays for length, among attempts at the same prompt where there are several."""
     groups: dict[tuple[int | None, str], list[Episode]] = defaultdict(list)
     for episode in traces.episodes:
-        if episode.reward is not None and episode.size > 0:
+        if episode.reward is not None and traces.size(episode) > 0:
             groups[episode.step, episode.group].append(episode)
     several = [group for group in groups.values() if len(group) > 1]
-    pairs = np.concatenate([_centred(group) for group in several], axis=1) if several else np.empty((2, 0))
+    pairs = np.concatenate([_centred(traces, group) for group in several], axis=1) if several else np.empty((2, 0))
     degrees = pairs.shape[1] - len(several)
     power = (pairs**2).sum(axis=1)
     if degrees < FEWEST or not power.all():
@@ -116,7 +116,7 @@ def _verbosity(traces: Traces) -> RuleResult:
                     f"of the length is {correlation:.2f} (standard error {error:.2f})."
                 ),
                 steps=steps_of(traces),
-                evidence=_lengths_table(several),
+                evidence=_lengths_table(traces, several),
                 certainty=CERTAINTY,
                 cause=REWARD_HACKING,
                 advice="Take length out of the reward, or compare answers of equal length.",
@@ -126,17 +126,17 @@ def _verbosity(traces: Traces) -> RuleResult:
     )
 
 
-def _centred(group: list[Episode]) -> npt.NDArray[np.float64]:
+def _centred(traces: Traces, group: list[Episode]) -> npt.NDArray[np.float64]:
     """Return log length and reward of the episodes of a group, less their means, ``(2, episodes)``."""
     values: npt.NDArray[np.float64] = np.array(
-        [[math.log(episode.size) for episode in group], [episode.reward for episode in group]], float
+        [[math.log(traces.size(episode)) for episode in group], [episode.reward for episode in group]], float
     )
     values -= values.mean(axis=1, keepdims=True)
     return values
 
 
-def _lengths_table(groups: list[list[Episode]]) -> tuple[dict[str, Any], ...]:
-    ordered = [sorted(group, key=lambda episode: episode.size) for group in groups]
+def _lengths_table(traces: Traces, groups: list[list[Episode]]) -> tuple[dict[str, Any], ...]:
+    ordered = [sorted(group, key=traces.size) for group in groups]
     rows = []
     for name, place in (("shortest of its prompt", 0), ("longest of its prompt", -1)):
         picked = [group[place] for group in ordered]
@@ -144,7 +144,7 @@ def _lengths_table(groups: list[list[Episode]]) -> tuple[dict[str, Any], ...]:
             {
                 "episodes": name,
                 "number": len(picked),
-                "mean length": math.fsum(episode.size for episode in picked) / len(picked),
+                "mean length": math.fsum(map(traces.size, picked)) / len(picked),
                 "mean reward": math.fsum(episode.reward or 0.0 for episode in picked) / len(picked),
                 "examples": examples(picked),
             }

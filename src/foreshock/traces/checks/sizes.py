@@ -90,7 +90,7 @@ def _growth(traces: Traces) -> RuleResult:
     """Judge whether episodes grow; growth that comes with more success is only noted."""
 
     def size(episode: Episode) -> tuple[float, float]:
-        return episode.size, 1
+        return traces.size(episode), 1
 
     course = trend(traces, size, share=False)
     if course is None or course.direction <= 0 or course.late.value < GROWTH * course.early.value:
@@ -98,7 +98,7 @@ def _growth(traces: Traces) -> RuleResult:
     achieved, is_rate = outcome_of(traces)
     better = trend(traces, achieved, share=is_rate)
     pays = better is not None and better.direction > 0
-    unit = "tokens" if any(episode.tokens is not None for episode in traces.episodes) else "characters"
+    unit = "tokens" if traces.has_tokens else "characters"
     what = (
         f"Episodes have grown from {course.early.value:.3g} {unit} in the first third of the steps to "
         f"{course.late.value:.3g} in the last, with {'more' if pays else 'no more'} success."

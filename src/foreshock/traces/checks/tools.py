@@ -17,7 +17,7 @@ FALLEN, FEWEST_CALLS = 0.5, 0.2
 """Calls per episode that fall below the first, as a part of the early level, count as given up; the second is the
 smallest early level that is judged."""
 
-MOST_ROWS = 12
+MOST_ROWS = 6
 
 
 def check(traces: Traces) -> RuleResult:
