@@ -81,7 +81,7 @@ class TokenBatch:
         seen = self.observation_mask.cumsum(1, **({} if "bool" in str(kind) else {"dtype": kind}))
         if self.prompt_has_observation is not None:
             seen = seen + self.prompt_has_observation.reshape(-1, 1)
-        return seen > 0
+        return seen.astype(bool) if hasattr(seen, "astype") else seen.bool()  # several times faster than comparing
 
     def pairs(self) -> dict[str, tuple[Array, Array]]:
         """Return the ``(numerator, denominator)`` log-probabilities of every recorded pair that this batch has."""

@@ -105,7 +105,7 @@ class Monitor:
 
         ``advantages``: shape ``(B,)`` or ``(B, T)``, only checked for non-finite values.
         """
-        mask = batch.response_mask != 0
+        mask = batch.response_mask.bool()
         slice_ids = batch.slice_ids()
         self._count("micro_batches", 1)
         self._count("rows", mask.shape[0])
@@ -113,8 +113,8 @@ class Monitor:
         self._count("observation_tokens", batch.observation_mask.count_nonzero())
         self._count("post_tool_tokens", (mask & slice_ids).count_nonzero())
         for name, log_probs in batch.log_probs.items():
-            # x − x is 0 for a finite x and NaN for any other: several times cheaper than isfinite.
-            self._count(f"nonfinite/{name}", ((log_probs - log_probs).ne(0) & mask).count_nonzero())
+            # x − x is 0 for a finite x and NaN, which is true, for any other: several times cheaper than isfinite.
+            self._count(f"nonfinite/{name}", ((log_probs - log_probs).bool() & mask).count_nonzero())
         if advantages is not None:
             self._count("nonfinite/advantages", advantages.isfinite().logical_not().sum())
         self._update_sketches(batch, slice_ids, mask)
@@ -122,7 +122,7 @@ class Monitor:
     @guarded
     def observe_sample(self, batch: TokenBatch) -> None:
         """Take in a sample of rows that :meth:`observe` has counted already, for pairs that cost an extra forward."""
-        self._update_sketches(batch, batch.slice_ids(), batch.response_mask != 0)
+        self._update_sketches(batch, batch.slice_ids(), batch.response_mask.bool())
 
     def end_step(self, step: int) -> None:
         """Finish an optimizer step: collect the block that was sent off a step ago, and send off a full one."""

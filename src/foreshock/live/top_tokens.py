@@ -14,9 +14,13 @@ import torch
 
 from foreshock.batch import SLICES, TokenBatch
 from foreshock.run import TopToken
+from foreshock.sketch.buckets import INFINITY_BITS, MAGNITUDE_MASK
 
 KEPT = 16
 """Tokens kept per slice, worker and block."""
+
+CHUNK = 1 << 18
+"""Tokens that are looked at in one go; bounds the temporaries."""
 
 FIELDS = ("log_ratio", "step", "turn", "position", "token", "previous", "tool")
 
@@ -48,12 +52,14 @@ class TopTokens:
         """
         if batch.token_ids is None or log_ratio.numel() == 0:
             return
-        magnitude = log_ratio.abs().nan_to_num(nan=0.0, posinf=0.0)
-        for index, (kept, in_slice) in enumerate(zip(self._tables, (post_tool.logical_not(), post_tool), strict=True)):
-            inside = torch.where(in_slice & response, magnitude, 0.0)
+        step = max(CHUNK // log_ratio.shape[1], 1)
+        parts = zip(*(values.split(step) for values in (log_ratio, post_tool, response)), strict=True)
+        maxima = torch.cat([torch.stack([part.amax(1) for part in _in_each_slice(*some)]) for some in parts], 1)
+        for index, kept in enumerate(self._tables):
             # The largest of a row is cheap, where it stands is not: ask that of the rows that can enter the list only.
-            rows = inside.amax(1).topk(min(KEPT, len(inside))).indices
-            largest, column = inside.index_select(0, rows).max(dim=1)
+            rows = maxima.select(0, index).topk(min(KEPT, len(log_ratio))).indices
+            inside = _in_each_slice(*(values.index_select(0, rows) for values in (log_ratio, post_tool, response)))
+            largest, column = inside[index].max(dim=1)
             found = _describe(batch, batch.token_ids, log_ratio, rows, column, step_in_block)
             candidates = torch.where((largest > 0).unsqueeze(1), found, 0.0)  # 0 where the row has none in this slice
             table = torch.cat([kept, candidates])
@@ -98,6 +104,19 @@ def _top_token(row: list[float], first_step: int, decode: Decode | None, tools: 
     text, before = (decode(number) if decode is not None and number >= 0 else "" for number in (token, previous))
     name = tools[tool] if 0 <= tool < len(tools) else ""
     return TopToken(row[0], first_step + step, turn, position, token, previous, text, before, name)
+
+
+def _in_each_slice(
+    log_ratio: torch.Tensor, post_tool: torch.Tensor, response: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the bits of |log-ratio| of the tokens of each slice, all ``(B, T)`` of int32, which sort as it does.
+
+    0 outside the slice and where it is not finite. Multiplied, because selecting takes ten times as long on a CPU.
+    """
+    bits = log_ratio.contiguous().view(torch.int32).bitwise_and(MAGNITUDE_MASK)
+    bits.mul_(torch.lt(bits, INFINITY_BITS, out=torch.empty_like(bits)))
+    after = response & post_tool
+    return bits * (response ^ after), bits * after
 
 
 def _describe(
