@@ -64,7 +64,7 @@ def test_the_device_counts_as_the_host_does(rows: int, columns: int) -> None:
     assert_same(on_device(values), on_host(values))
 
 
-@pytest.mark.parametrize("n", [1, 100, 30_000])
+@pytest.mark.parametrize("n", [1, 2, 10, 1_000, 30_000])
 def test_quantiles_are_within_the_promised_error(draw: Callable[[int], np.ndarray], n: int) -> None:
     values = draw(n)
     got = on_device((torch.from_numpy(values).view(1, n), torch.ones(1, n, dtype=torch.int64), torch.ones(1, n)))
@@ -180,6 +180,25 @@ def test_one_row_longer_than_the_packed_sums_hold(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(device, "MAX_PENDING", 100)
     values = batch(3, 1_234)
     assert_same(on_device(values, values), on_host(values, values))
+
+
+@pytest.mark.slow
+def test_a_hundred_million_tokens_in_chunks() -> None:
+    values, ids, mask = batch(10_000, 1_000)
+    device_sketch, host = DeviceSketch(PAIRS, SLICES, "cpu"), LogRatioSketch()
+    for _ in range(10):
+        device_sketch.update("policy/ref", values, ids, mask)
+    host.update(values, ids, mask)
+    got = unpack(device_sketch.pack().numpy(), PAIRS, SLICES)["policy/ref"]
+    assert np.array_equal(got.counts, 10 * host.counts)
+    assert np.array_equal(got.fractions, 10 * host.fractions)
+    assert np.array_equal(got.tallies, 10 * host.tallies)
+    assert got.masked + sum(got.n(name) for name in SLICES) + got.tallies.sum() == 10**8
+    assert got.mean("post_tool").value == pytest.approx(host.mean("post_tool").value, rel=1e-12)
+    whole = LogRatioSketch()
+    for _ in range(10):
+        whole.update(values.numpy(), ids.numpy(), mask.numpy())
+    assert_same(got, whole)
 
 
 def test_workers_merge_by_one_sum() -> None:

@@ -207,6 +207,7 @@ def test_every_read_of_an_empty_slice_is_nan_with_a_reason() -> None:
         sketch.quantile(0.5, "post_tool"),
         sketch.signed_quantile(0.5, "post_tool"),
         sketch.tail_mass(1, "post_tool"),
+        sketch.excess(1, "post_tool"),
         sketch.mean("post_tool"),
         sketch.kl_k1("post_tool"),
         sketch.kl_k2("post_tool"),
@@ -246,6 +247,15 @@ def test_tail_mass_and_ecdf() -> None:
     assert (np.diff(x) > 0).all()
     exact = np.searchsorted(np.sort(np.abs(values)), x * (1 + 0.0078)) / values.size
     assert (share <= exact + 1e-12).all()
+
+
+def test_excess_over_a_value() -> None:
+    values = t3(10_000)
+    for threshold in (0, 0.25, 1.3):
+        exact = np.maximum(np.abs(values.astype(np.float64)) - threshold, 0).mean()
+        assert sketch_of(values).excess(threshold, "post_tool").value == pytest.approx(exact, rel=1e-3)
+    with pytest.raises(InputError, match=r"threshold: got nan, expected nats of at least 0"):
+        sketch_of(values).excess(math.nan, "post_tool")
 
 
 def test_hill_and_second_moment_share() -> None:
