@@ -6,6 +6,7 @@ fill the list; of all candidates of a block the largest :data:`KEPT` a slice and
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -52,8 +53,8 @@ class TopTokens:
         """
         if batch.token_ids is None or log_ratio.numel() == 0:
             return
-        step = max(CHUNK // log_ratio.shape[1], 1)
-        parts = zip(*(values.split(step) for values in (log_ratio, post_tool, response)), strict=True)
+        pieces = math.ceil(log_ratio.numel() / CHUNK)
+        parts = zip(*(values.chunk(pieces) for values in (log_ratio, post_tool, response)), strict=True)
         maxima = torch.cat([torch.stack([part.amax(1) for part in _in_each_slice(*some)]) for some in parts], 1)
         for index, kept in enumerate(self._tables):
             # The largest of a row is cheap, where it stands is not: ask that of the rows that can enter the list only.
