@@ -10,7 +10,7 @@ import pytest
 import rollout_dumps as dumps
 from click.testing import CliRunner
 
-from foreshock.audit import ON_TOKENS, group_sizes, roles
+from foreshock.audit import CHECKS
 from foreshock.cli import main
 
 
@@ -62,9 +62,10 @@ def test_what_is_neither_is_refused_with_the_known_formats(tmp_path: Path) -> No
     assert "holds no token dump. Expected one of: prime-rl token export" in result.output
 
 
-@pytest.mark.parametrize("check", [*ON_TOKENS, group_sizes, roles], ids=lambda check: check.ID)
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.ID)
 def test_every_check_is_documented_as_rules_are(check) -> None:
     title, _, body = check.__doc__.partition("\n\n")
     assert re.fullmatch(r"[A-Z][^:\n]+: [^\n]+\.", title)
     sections = re.findall(r"^([A-Z][A-Za-z ]+):(?=\s+\S)", body, re.MULTILINE)
+    assert CliRunner().invoke(main, ["explain", check.ID]).exit_code == 0
     assert sections == ["What", "Why it matters", "Known problems", "Example", "Options", "References"]

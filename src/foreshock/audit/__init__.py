@@ -21,6 +21,9 @@ from foreshock.traces import Traces
 ON_TOKENS = (mask, placeholders, retokenisation, forced_tokens)
 """Checks of a token dump, in the order in which their findings are shown when severities are equal."""
 
+CHECKS = (*ON_TOKENS, group_sizes, roles)
+"""Every check; the rule on values that are not finite belongs to the diagnosis as well."""
+
 
 def check_dump(dump: Dump, skipped: Counter[str]) -> list[RuleResult]:
     """Judge a token dump by every check. What was read but not used is counted in ``skipped``.
@@ -56,4 +59,4 @@ def check_traces(traces: Traces) -> list[RuleResult]:
     return [roles.check(traces), group_sizes.check(groups)]
 
 
-__all__ = ["check_dump", "check_traces"]
+__all__ = ["CHECKS", "check_dump", "check_traces"]

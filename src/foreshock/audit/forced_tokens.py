@@ -18,6 +18,10 @@ from foreshock.rules.finding import CannotJudge, Finding, RuleResult
 
 ID = "audit-forced-tokens"
 
+NEEDS = "a token dump with log-probabilities of sampler or trainer"
+
+SEVERITIES = ("warning",)
+
 FEWEST = 20
 """Times a token has to be trained before it is judged."""
 

@@ -19,6 +19,10 @@ from foreshock.rules.finding import Finding, RuleResult
 
 ID = "audit-group-sizes"
 
+NEEDS = "a token dump, or traces with steps"
+
+SEVERITIES = ("note",)
+
 FEW = 0.02
 """Share of groups of another size up to which nothing is said (heuristic)."""
 

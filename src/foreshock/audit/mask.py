@@ -19,6 +19,10 @@ from foreshock.rules.finding import CannotJudge, Finding, RuleResult
 
 ID = "audit-mask"
 
+NEEDS = "a token dump with log-probabilities of sampler and trainer"
+
+SEVERITIES = ("warning", "critical")
+
 NEARLY_ALL = 0.9
 """Share of trained tokens without a sampler's log-probability from which on the mask may be inverted (heuristic)."""
 

@@ -19,6 +19,10 @@ from foreshock.rules.finding import CannotJudge, Finding, RuleResult
 
 ID = "audit-placeholders"
 
+NEEDS = "a token dump with log-probabilities of sampler and trainer"
+
+SEVERITIES = ("note", "warning")
+
 MANY = 0.001
 """Share of the trained tokens from which on this is a warning (heuristic): enough to be the p99.9 of a ratio."""
 

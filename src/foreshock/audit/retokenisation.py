@@ -21,6 +21,10 @@ from foreshock.sketch import LogRatioSketch
 
 ID = "audit-retokenisation"
 
+NEEDS = "the first steps of a token dump with log-probabilities of sampler and trainer"
+
+SEVERITIES = ("warning",)
+
 APART = 0.5
 """Nats of |log-ratio| from which on trainer and sampler do not score the same thing (heuristic)."""
 

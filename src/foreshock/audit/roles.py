@@ -19,6 +19,10 @@ from foreshock.traces import Episode, Traces
 
 ID = "audit-roles"
 
+NEEDS = "traces with messages"
+
+SEVERITIES = ("note", "warning")
+
 MANY = 0.01
 """Share of the rollouts from which on this is a warning (heuristic)."""
 
