@@ -72,5 +72,5 @@ def _correlation(run: Run) -> tuple[float, int]:
     steps_length, length = rows_of(run, KEY)
     _, in_reward, in_length = np.intersect1d(steps_reward, steps_length, assume_unique=True, return_indices=True)
     a, b = np.diff(reward[in_reward]), np.diff(length[in_length])
-    scale = float(np.sqrt((a @ a) * (b @ b)))
-    return (float(a @ b) / scale if 0 < scale < np.inf else 0.0), in_reward.size
+    size_a, size_b = float(np.linalg.norm(a)), float(np.linalg.norm(b))
+    return float((a / size_a) @ (b / size_b)) if size_a and size_b else 0.0, in_reward.size
