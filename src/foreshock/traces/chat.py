@@ -143,8 +143,7 @@ def as_text(value: Any) -> str:
         return str(value)
 
 
-def parsed(arguments: Any) -> Any:
-    """Return the arguments of a call as a mapping when they are one or JSON of one, else as they are."""
+def _parsed(arguments: Any) -> Any:
     if arguments is None or arguments == "":
         return {}
     if isinstance(arguments, str) and isinstance(value := _literal(arguments), dict):
@@ -156,16 +155,16 @@ def _call(raw: Any) -> dict[str, Any]:
     raw = raw if isinstance(raw, Mapping) else {}
     function = raw.get("function")
     function = function if isinstance(function, Mapping) else raw
-    arguments = parsed(function.get("arguments", function.get("args")))
+    arguments = _parsed(function.get("arguments", function.get("args")))
     found: dict[str, Any] = {
         "type": "function",
-        "function": {"name": as_text(function.get("name")), "arguments": without_nulls(arguments)},
+        "function": {"name": as_text(function.get("name")), "arguments": _without_nulls(arguments)},
     }
     return {"id": str(raw["id"]), **found} if raw.get("id") else found
 
 
-def without_nulls(arguments: Any) -> Any:
-    """Leave out arguments without a value: a table adds one for each name that another call has."""
+def _without_nulls(arguments: Any) -> Any:
+    # A table adds an empty argument to each call for every name that another call has.
     if isinstance(arguments, Mapping):
         return {str(key): value for key, value in arguments.items() if value is not None}
     return arguments
@@ -178,7 +177,7 @@ def _calls_in_text(content: str) -> tuple[list[ToolCall], int]:
         value = _literal(match.group(1))
         result = answers[place] if place < len(answers) else None
         if isinstance(value, dict) and isinstance(value.get("name"), str):
-            call = ToolCall(value["name"], parsed(value.get("arguments")))
+            call = ToolCall(value["name"], _parsed(value.get("arguments")))
             calls.append(call if result is None else answered(call, result))
         else:
             broken += 1
