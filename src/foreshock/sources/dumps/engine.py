@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -17,7 +18,7 @@ from foreshock.sources.dumps.summary import StepSummary, summarise
 
 ENGINES = ("local", "ray")
 IN_FLIGHT = 4
-"""Files per worker that are handed to Ray ahead of the one that is waited for; bounds the results in memory."""
+"""Files per worker that are handed to a Ray of our own ahead of the one that is waited for; bounds the results."""
 
 
 @dataclass(slots=True)
@@ -74,14 +75,17 @@ def _on_ray(format_name: str, files: Sequence[Path], workers: int) -> Iterator[F
     except ImportError as error:
         raise MissingExtra("The engine 'ray'", "'foreshock[ray]'") from error
     started = not ray.is_initialized()
+    on_cluster = not started or bool(os.environ.get("RAY_ADDRESS"))
     if started:
-        ray.init(num_cpus=workers, include_dashboard=False, log_to_driver=False, logging_level="warning")
+        own = {} if on_cluster else {"num_cpus": workers, "include_dashboard": False}
+        ray.init(log_to_driver=False, logging_level="warning", **own)
+    ahead = workers if on_cluster else IN_FLIGHT * workers  # a cluster has more processors than were asked for
     remote = ray.remote(num_cpus=1)(map_file)
     waiting: deque[Any] = deque()
     try:
         for path in files:
             waiting.append(remote.remote(format_name, path.absolute()))
-            if len(waiting) >= IN_FLIGHT * workers:
+            if len(waiting) >= ahead:
                 yield cast(FileResult, ray.get(waiting.popleft()))
         while waiting:
             yield cast(FileResult, ray.get(waiting.popleft()))
