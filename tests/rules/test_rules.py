@@ -83,6 +83,16 @@ def test_without_text_only_tokens_the_level_alone_is_judged_and_said_to_be_weak(
     assert diagnose_run(run).verdict == (severity if severity == "warning" else "cannot_judge")
 
 
+def test_text_only_tokens_that_cease_leave_nothing_to_compare_with():
+    run, later = make_run(30), make_run(30, tokens=(100, 6000))
+    run.blocks[22:] = later.blocks[22:]
+    result = tail_growth.check(run)
+    assert not result.findings
+    assert "None of the last 8 blocks can be compared with text-only tokens." in str(result.cannot_judge[0])
+    some_left = [*make_run(24).blocks, *later.blocks[24:]]
+    assert not tail_growth.check(Run(blocks=some_left)).cannot_judge
+
+
 def test_an_aggregate_that_moved_is_named_with_its_step():
     run = make_run(post=growing)
     for step in range(230, 301):

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from foreshock.batch import POST_TOOL
 from foreshock.detect.aggregates import Change
 from foreshock.detect.e_process import CRITICAL_STEPS, WARNING_STEPS, threshold
-from foreshock.detect.growth import STANDARD_ERRORS, Growth
+from foreshock.detect.growth import LATEST_BLOCKS, STANDARD_ERRORS, Growth
 from foreshock.detect.tail import tail_contrast, tail_level
 from foreshock.rules.aggregates import warm_up_steps
 from foreshock.run import Block, Run
@@ -77,6 +77,7 @@ class TailCourse:
     contrast: Growth = field(init=False)
     level: Growth = field(init=False)
     _log_p99: list[tuple[float, float]] = field(default_factory=list)
+    _since_contrast: int = 0
     _read: int = 0
     _last: Block | None = None
 
@@ -92,6 +93,11 @@ class TailCourse:
                 self._take(blocks[place])
         self._read, self._last = len(blocks), blocks[-1] if blocks else None
         return True
+
+    @property
+    def comparable(self) -> bool:
+        """Whether enough blocks, and some of the latest, can be compared with text-only tokens."""
+        return len(self.contrasted) >= ENOUGH_BLOCKS and self._since_contrast < LATEST_BLOCKS
 
     @property
     def growth(self) -> float:
@@ -128,7 +134,9 @@ class TailCourse:
         self.level.update(reading.level.value)
         self._log_p99.append((block.middle_step, math.log(reading.p99)))
         self._judge_alone(block)
+        self._since_contrast += 1
         if reading.contrast.ok:
+            self._since_contrast = 0
             self.contrasted.append(block)
             self.contrast.update(reading.contrast.value)
             self._judge(block)

@@ -21,6 +21,7 @@ from collections.abc import Mapping
 from foreshock.batch import POST_TOOL, TEXT_ONLY
 from foreshock.detect.aggregates import Change
 from foreshock.detect.e_process import WARNING_STEPS, threshold
+from foreshock.detect.growth import LATEST_BLOCKS
 from foreshock.rules.aggregates import aggregate_changes, aggregate_sentence, listed
 from foreshock.rules.attribution import attribute
 from foreshock.rules.causes import HIDDEN, SUPPORT_MISMATCH
@@ -45,11 +46,11 @@ def check(run: Run) -> RuleResult:
     if pair is None:
         return RuleResult()
     course = tail_course(run, pair)
-    if len(course.contrasted) < ENOUGH_BLOCKS:
-        alone = (_without_contrast(run, course),) if course.alone is not None else ()
-        return RuleResult(alone, (_too_little(course),))
     if course.alarm is not None:
         return RuleResult((_finding(run, course),))
+    if not course.comparable:
+        alone = (_without_contrast(run, course),) if course.alone is not None else ()
+        return RuleResult(alone, (_too_little(course),))
     if course.small is not None:
         return RuleResult((_note_of_small_growth(run, course, course.small.last_step),))
     if course.alone is not None and course.text_growth >= MINIMUM_GROWTH > course.growth:
@@ -136,7 +137,9 @@ def _without_contrast(run: Run, course: TailCourse) -> Finding:
 def _too_little(course: TailCourse) -> CannotJudge:
     usable = len(course.contrasted)
     reason = f"{usable} blocks after the first {course.warm_up} steps can be judged, {ENOUGH_BLOCKS} are needed."
-    if len(course.unusable) <= usable:
+    if usable >= ENOUGH_BLOCKS:
+        reason = f"None of the last {LATEST_BLOCKS} blocks can be compared with text-only tokens."
+    elif len(course.unusable) <= usable:
         return CannotJudge(ID, reason, "Train longer, or pass a smaller steps_per_block if blocks hold many tokens.")
     if len(course.blocks) >= ENOUGH_BLOCKS:
         reason += " The post-tool level alone is judged instead, which ordinary learning moves too."
