@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foreshock.errors import InputError, LayoutError
-from foreshock.sketch import LogRatioSketch, log_ratio
+from foreshock.sketch import LogRatioSketch, filling
 from foreshock.sketch.buckets import N_CELLS, RELATIVE_ERROR, REPRESENTATIVES
 from foreshock.stats.ess import ess_share
 from foreshock.stats.kl import k3
@@ -414,7 +414,7 @@ def test_lists_and_large_batches_are_chunked_alike() -> None:
 def test_a_chunk_longer_than_the_packed_sums_hold(monkeypatch: pytest.MonkeyPatch) -> None:
     values = t3(1_234)
     whole = sketch_of(values)
-    monkeypatch.setattr(log_ratio, "MAX_PENDING", 100)
+    monkeypatch.setattr(filling, "MAX_PENDING", 100)
     assert sketch_of(values) == whole
 
 

@@ -31,7 +31,8 @@ from foreshock.sketch.buckets import (
     ROW_WIDTH,
     SHIFT,
 )
-from foreshock.sketch.log_ratio import N_SEQUENCE, NAN, NEG_INF, POS_INF, LogRatioSketch, check_slices
+from foreshock.sketch.filling import NAN, NEG_INF, POS_INF
+from foreshock.sketch.log_ratio import N_SEQUENCE, LogRatioSketch, check_slices
 
 CPU_CHUNK = 1 << 17  # tokens; larger batches are counted in parts that mostly stay in the processor's cache
 DEVICE_CHUNK = 1 << 20  # tokens; bounds the scratch buffers, about 52 bytes a token with two slices, 84 with four
