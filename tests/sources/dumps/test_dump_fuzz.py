@@ -1,4 +1,4 @@
-"""Whatever bytes a dump holds, a reader reads rows, counts what it skips, or raises ReadError."""
+"""Whatever bytes a dump holds, a reader reads rows and counts what it skips, or raises ReadError. So does the audit."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ import rollout_dumps as dumps
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from foreshock.audit import ON_TOKENS
+from foreshock.audit.tally import Tally
 from foreshock.errors import ReadError
 from foreshock.sources.dumps import formats
-from foreshock.sources.dumps.summary import summarise
 
 NAMES = {
     "prime-rl token export": "step_3/rank_0.jsonl",
@@ -58,7 +59,10 @@ def read_all(name: str, path: Path, content: bytes) -> None:
     place.parent.mkdir(exist_ok=True)
     place.write_bytes(content)
     with contextlib.suppress(ReadError):
-        summarise(known.read(place, Counter()), Counter())
+        tally = Tally()
+        tally.add_file(list(known.read(place, Counter())), Counter())
+        for part in ON_TOKENS if tally.steps else ():
+            part.check(tally)
     with contextlib.suppress(ReadError):
         formats.find(path)
 
