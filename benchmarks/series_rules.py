@@ -3,7 +3,7 @@
 A run logs some twenty of TRL's keys in 300 rows. A live run is judged after every 10 rows and offline at the end, so
 both are counted: a warning at any time, and one at the last row. The simulated runs are in series_runs.py.
 
-    python benchmarks/series_rules.py            # about 8 minutes on one core; rewrites its section of results.md
+    python benchmarks/series_rules.py            # about 9 minutes on one core; rewrites its section of results.md
     python benchmarks/series_rules.py --quick    # a tenth of the runs, prints only
 """
 

@@ -42,7 +42,7 @@ FASTER = 1.5
 
 Below the very large level a steady rise is that of every policy that leaves its reference."""
 
-CERTAINTY = heuristic(warned=0)
+CERTAINTY = heuristic(warned=2)
 
 
 def check(run: Run) -> RuleResult:

@@ -34,15 +34,15 @@ NEARLY_ALL = 0.9
 RISE, RISEN = 0.25, 0.4
 """A rise by this much to at least this level is a finding (heuristic)."""
 
-CERTAINTY = heuristic(warned=0)
+CERTAINTY = heuristic(warned=1)
 
 
 def check(run: Run) -> RuleResult:
     """Judge the level from the first logs on, then the trend since the warm-up."""
     _, recent = latest(run, KEY)
-    level = float(recent.mean()) if recent.size else math.nan
-    if not 0 <= level <= 1 + 1e-6:
+    if not recent.size or not 0 <= recent.min() <= recent.max() <= 1 + 1e-6:
         return RuleResult()
+    level = float(recent.mean())
     if level >= NEARLY_ALL:
         steps, values = rows_of(run, KEY)
         since = held_since(steps, values >= NEARLY_ALL)

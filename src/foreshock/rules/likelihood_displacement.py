@@ -32,7 +32,7 @@ CHOSEN, REJECTED, ACCURACY = "logps/chosen", "logps/rejected", "rewards/accuraci
 FAR = 1.5
 """Late over early log-probability of the chosen answers from which on it is a warning (heuristic)."""
 
-CERTAINTY = heuristic(warned=0)
+CERTAINTY = heuristic(warned=1)
 
 
 def check(run: Run) -> RuleResult:

@@ -12,7 +12,7 @@ from foreshock.rules.finding import Finding, RuleResult
 from foreshock.rules.series import Course, course, decisive, rows_of
 from foreshock.run import Run
 
-SIMULATED_RUNS = 2_100
+SIMULATED_RUNS = 5_400
 """Healthy runs of benchmarks/series_rules.py, from which the rules' rates of false alarms come."""
 
 NEAR = 0.1
