@@ -27,6 +27,18 @@ def test_a_prompt_with_a_tool_result_makes_its_row_post_tool_from_the_first_toke
     assert (batch.slice_ids() * response).tolist() == [[1, 1, 1], [0, 0, 0]]
 
 
+@pytest.mark.parametrize("kind", ["int8", "uint8", "int16", "float16", "bfloat16"])
+def test_long_tool_results_do_not_wrap_around(kind):
+    """A sum of 256 ones is 0 in one byte, and tokens after it would seem to stand before any tool result."""
+    observation = torch.zeros(1, 600, dtype=getattr(torch, kind))
+    observation[:, 10:266] = 1
+    masks = [observation] if kind == "bfloat16" else [observation, observation.numpy()]
+    for mask in masks:
+        ids = TokenBatch(response_mask=1 - mask, observation_mask=mask).slice_ids()
+        assert not ids[0, :10].any()
+        assert ids[0, 10:].all()
+
+
 def test_pairs_name_numerator_and_denominator():
     response, observation = masks(["rr"], np.array)
     logs = {name: np.full((1, 2), value) for name, value in {"policy": -1.0, "old": -2.0, "rollout": -3.0}.items()}

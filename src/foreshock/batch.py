@@ -77,8 +77,9 @@ class TokenBatch:
         whose prompt already holds a tool result. Ids on tokens outside the response mask have no meaning.
         """
         kind = self.observation_mask.dtype
-        # Adding up in the mask's own type spares a conversion; booleans cannot be added up in theirs.
-        seen = self.observation_mask.cumsum(1, **({} if "bool" in str(kind) else {"dtype": kind}))
+        # Adding up in the mask's own type spares a conversion; booleans have no sums, and those of one byte wrap to 0.
+        is_small = any(name in str(kind) for name in ("bool", "int8"))
+        seen = self.observation_mask.cumsum(1, **({} if is_small else {"dtype": kind}))
         if self.prompt_has_observation is not None:
             seen = seen + self.prompt_has_observation.reshape(-1, 1)
         return seen.astype(bool) if hasattr(seen, "astype") else seen.bool()  # several times faster than comparing
