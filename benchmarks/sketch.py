@@ -90,7 +90,7 @@ def updates(quick: bool) -> str:
         r = torch.from_numpy(log_ratios(n).reshape(batch, length))
         # A row: text, from some place on behind a tool's result, and padding at the end.
         column = np.arange(length)
-        ids = torch.from_numpy((column > g.integers(50, 400, (batch, 1))).astype(np.int64))
+        ids = torch.from_numpy(column > g.integers(50, 400, (batch, 1)))  # booleans, as TokenBatch.slice_ids gives them
         mask = torch.from_numpy(column < g.integers(200, 512, (batch, 1)))
         host = r.numpy(), ids.numpy(), mask.numpy()
         device, sketch = DeviceSketch(("policy/ref",), SLICES, "cpu"), LogRatioSketch(SLICES)
@@ -105,7 +105,7 @@ def updates(quick: bool) -> str:
                 for name, *_, build in methods()[2:]
             ]
 
-        ours = least(lambda d=device, x=(r, ids, mask): d.update("policy/ref", *x), 0.2 if quick else 3)
+        ours = least(lambda d=device, x=(r, ids, mask): d.update("policy/ref", *x), 0.2 if quick else 4)
         for name, call in (
             ("`torch.sum`: the read floor", lambda r=r: r.sum()),
             ("DeviceSketch, torch on the CPU", lambda d=device, x=(r, ids, mask): d.update("policy/ref", *x)),

@@ -157,9 +157,13 @@ class DeviceSketch:
         torch.bitwise_right_shift(s.bits, k.sign_shift, out=s.sign)  # −1 where r < 0
 
         # place = (row · 2 + sign) · ROW_WIDTH + cell
-        copy(s.row_by_sequence, slice_ids)
-        s.row.add_(k.two).clamp_(1, self._rows - 1)
-        s.row_by_sequence.mul_(mask if mask.dtype == torch.bool else mask.ne(0))
+        if slice_ids.dtype == mask.dtype == torch.bool:  # as the monitor has them: single bytes cost next to nothing
+            torch.add(slice_ids.view(torch.int8), k.two_int8, out=s.small_by_sequence)
+            copy(s.row_by_sequence, s.small_by_sequence.mul_(mask.view(torch.int8)))
+        else:
+            copy(s.row_by_sequence, slice_ids)
+            s.row.add_(k.two).clamp_(1, self._rows - 1)
+            s.row_by_sequence.mul_(mask if mask.dtype == torch.bool else mask.ne(0))
         s.sign.add_(s.row, alpha=2)
         torch.add(s.cell, s.sign, alpha=ROW_WIDTH, out=s.place)
         torch.bitwise_and(s.bits, k.fraction_mask, out=s.packed).bitwise_or_(k.count_unit)
@@ -294,13 +298,14 @@ def _unpack_pair(part: npt.NDArray[np.float64], slices: Sequence[str], world_siz
 class _Constants(NamedTuple):
     """Scalars on the device; a Python number would be made into a tensor by every operation anew."""
 
-    zero: torch.Tensor  # float32; the others are int32, the last is int64
+    zero: torch.Tensor  # float32; the others are int32, the last two are int8 and int64
     two: torch.Tensor
     shift: torch.Tensor
     sign_shift: torch.Tensor
     first_cell: torch.Tensor
     fraction_mask: torch.Tensor
     largest_finite: torch.Tensor
+    two_int8: torch.Tensor
     count_unit: torch.Tensor
 
 
@@ -316,6 +321,7 @@ def _constants(device: torch.device) -> _Constants:
         first_cell=scalar(FIRST_INDEX - ROW_WIDTH),
         fraction_mask=scalar(FRACTION_MASK),
         largest_finite=scalar(INFINITY_BITS - 1),
+        two_int8=scalar(2, torch.int8),
         count_unit=scalar(COUNT_UNIT, torch.int64),
     )
 
@@ -328,6 +334,7 @@ class _Scratch:
         copies = slices if slices <= MAX_MASKED_SLICES else 0
         self.floats = torch.empty((2, tokens), dtype=torch.float32, device=device)
         self.integers = torch.empty((3, tokens), dtype=torch.int32, device=device)
+        self.small = torch.empty(tokens, dtype=torch.int8, device=device)
         self.longs = torch.empty(max(copies, 2) * tokens, dtype=torch.int64, device=device)
         self.copies = torch.empty(2 * copies * tokens, dtype=torch.int32, device=device)
         self.sizes = torch.empty(copies * rows, dtype=torch.int32, device=device)
@@ -354,6 +361,7 @@ class _Views:
         self.r, self.magnitude = scratch.floats.narrow(1, 0, n).unbind(0)
         self.bits, self.cell = self.r.view(torch.int32), self.magnitude.view(torch.int32)
         self.special, self.sign, self.row = scratch.integers.narrow(1, 0, n).unbind(0)
+        self.small_by_sequence = scratch.small.narrow(0, 0, n).view(self.shape)
         self.place, self.packed = scratch.longs.narrow(0, 0, 2 * n).view(2, n).unbind(0)
         pieces = [(start, min(MAX_PENDING, n - start)) for start in range(0, n, MAX_PENDING)]
         self.pieces = [(self.place.narrow(0, *piece), self.packed.narrow(0, *piece)) for piece in pieces]
