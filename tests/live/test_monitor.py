@@ -116,6 +116,8 @@ def test_two_workers_give_the_numbers_of_one(tmp_path):
     assert [(block.first_step, block.last_step) for block in two.blocks] == [(1, 10), (11, 20), (21, 23)]
     for alone, merged in zip(one.blocks, two.blocks, strict=True):
         assert (alone.workers, merged.workers) == (1, 2)
+        assert alone.counters["workers/policy/ref"][-1] == 1
+        assert merged.counters["workers/policy/ref"][-1] == 2  # in the short last block, too
         left, right = alone.sketches["policy/ref"], merged.sketches["policy/ref"]
         np.testing.assert_array_equal(left.counts, right.counts)
         np.testing.assert_array_equal(left.extremes, right.extremes)

@@ -260,6 +260,7 @@ class Monitor:
 
     def _send(self, step: int) -> None:
         """Start the one sum over workers of this block; reached on every worker, whatever its data."""
+        self._offset = max(self._offset - 1, 0)  # what is counted from here on belongs to the step that has just ended
         if self.errors > self._errors_sent:
             self._count("errors", self.errors - self._errors_sent)
             self._errors_sent = self.errors
