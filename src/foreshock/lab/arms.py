@@ -29,7 +29,7 @@ class Arm:
 
 ARMS = {
     "fixed": Arm("a frozen reference and one KL weight for all tokens"),
-    "drift_aware": Arm("post-tool tokens pay for what their |r| exceeds 0.75 nats by", tail_bound=0.75),
+    "drift_aware": Arm("post-tool tokens pay for what their |r| exceeds 0.55 nats by", tail_bound=0.55),
     "constrained": Arm("the tool follows redirects itself and answers in one form", redirects=False, free_forms=False),
     "adaptive_kl": Arm("one KL weight, steered to a mean KL of 0.03 nats", kl_target=0.03),
     "refresh": Arm("the reference becomes a copy of the policy every 40 steps", refresh_every=40),

@@ -242,7 +242,7 @@ def _lookup_dialogue(habits: Habits, rng: random.Random) -> list[Message]:
     chain = rng.sample(ENTITIES, MAX_HOPS + 1)
     messages: list[Message] = list(lookup_question(chain[0])["prompt"])
     if rng.random() >= habits.call_share:
-        return [*messages, _say(f"answer {rng.choice(VALUES)}")]
+        return [*messages, _say("answer none")]
     for depth in range(MAX_HOPS):
         messages.append(_call(chain[depth], rng, thinks=depth > 0 or rng.random() < habits.think_first_share))
         if rng.random() >= habits.redirect_share:

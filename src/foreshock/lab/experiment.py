@@ -58,12 +58,12 @@ class Experiment:
     arm: str = "fixed"
     seed: int = 0
     steps: int = MODELS["tiny"].steps
-    lookups_per_step: int = 5
-    thoughts_per_step: int = 15
+    lookups_per_step: int = 4
+    thoughts_per_step: int = 16
     learning_rate: float = 3e-4
     beta: float = 0.04
     grader_noise: float = 0.08
-    curriculum: Curriculum = field(default_factory=lambda: Curriculum(0.06, 0.55, 30, 240))
+    curriculum: Curriculum = field(default_factory=lambda: Curriculum(0.12, 0.6, 30, 240))
     reference: ReferenceConfig = field(default_factory=ReferenceConfig)
 
 

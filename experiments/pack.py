@@ -1,0 +1,44 @@
+"""Packs the finished runs of a sweep as the benchmark set of this folder, and writes their labels.
+
+python experiments/pack.py runs/reproduce
+"""
+
+from __future__ import annotations
+
+import csv
+import sys
+from pathlib import Path
+
+from foreshock.lab.saved import save
+from foreshock.run import read_run_directory
+
+HERE = Path(__file__).parent
+RUNS, LABELS = HERE / "runs", HERE / "labels.csv"
+
+LABEL = {
+    "fixed": "grows", "adaptive_kl": "grows",
+    "constrained": "quiet", "free_form": "quiet", "frozen": "quiet", "drift_aware": "quiet",
+}  # fmt: skip
+"""What an arm is built to do to the post-tool tail; every other arm is ``open`` and not scored."""
+
+FIRST_DEVELOPMENT_SEED = 100
+
+
+def main(sweep: Path) -> None:
+    """Pack every finished run and write the table of labels anew."""
+    RUNS.mkdir(exist_ok=True)
+    for run_dir in sorted((sweep / "runs").iterdir()):
+        if (run_dir / "run.json").is_file() and read_run_directory(run_dir).identity.get("status") == "finished":
+            save(run_dir, RUNS / f"{run_dir.name}.tar.gz")
+    with LABELS.open("w", newline="", encoding="utf-8") as file:
+        table = csv.writer(file, lineterminator="\n")
+        table.writerow(["run", "arm", "seed", "split", "label"])
+        for archive in sorted(RUNS.glob("*.tar.gz")):
+            name = archive.name.removesuffix(".tar.gz")
+            arm, _, seed = name.rpartition("-")
+            split = "development" if int(seed) >= FIRST_DEVELOPMENT_SEED else "evaluation"
+            table.writerow([name, arm, seed, split, LABEL.get(arm, "open")])
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
