@@ -10,7 +10,7 @@ setup: $(STAMP)
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[trl,dev]'
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[trl,figures,dev]'
 	touch $(STAMP)
 
 demo: setup
