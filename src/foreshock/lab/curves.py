@@ -6,6 +6,7 @@ Figure 1: the tail emerges. Figure 2: it stretches at early, middle and late ste
 
 from __future__ import annotations
 
+import functools
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,9 +22,10 @@ from foreshock.run import Block, merge_pair
 from foreshock.views.figures import COLOURS, NEUTRAL, OPACITY
 
 Floats = npt.NDArray[np.float64]
+Range = tuple[float, float | None]
 
 ARMS_PER_FIGURE = 3
-FROM_ZERO = (0.0, None)
+FROM_ZERO: Range = (0.0, None)
 AGGREGATE_RANGES = {"reward": (0.0, 1.0), "entropy": FROM_ZERO, "mean KL": FROM_ZERO}
 """Axes that begin at zero, so that a change is drawn as large as it is; the loss has no such axis."""
 
@@ -58,7 +60,7 @@ class Panel:
     burn_in: int | None = None
     alarms: tuple[int, ...] = ()
     log: bool = False
-    y_range: tuple[float, float | None] | None = None
+    y_range: Range | None = None
 
 
 @dataclass(frozen=True)
@@ -86,14 +88,12 @@ def figures(results: Sequence[RunResult]) -> list[Figure]:
     return drawn
 
 
+def _row(arms: dict[str, list[RunResult]], make: Callable[[Sequence[RunResult]], Panel]) -> tuple[Panel, ...]:
+    return tuple(make(results) for results in arms.values())
+
+
 def _tail_figure(arms: dict[str, list[RunResult]], suffix: str) -> Figure:
-    tails = tuple(_tail_panel(results) for results in arms.values())
-    curriculum = tuple(
-        _step_panel(
-            "share of\nredirects", results, [_series_band("redirects", REDIRECT_SHARE, results, NEUTRAL)], (0, None)
-        )
-        for results in arms.values()
-    )
+    curriculum = _series_panel("share of\nredirects", REDIRECT_SHARE, FROM_ZERO)
     return Figure(
         f"figure-1{suffix}",
         "Figure 1. Tail emergence",
@@ -102,7 +102,7 @@ def _tail_figure(arms: dict[str, list[RunResult]], suffix: str) -> Figure:
         "redirect. It rises on a schedule of its own (an exogenous curriculum), whatever the policy does.",
         "optimizer step",
         tuple(arms),
-        (tails, curriculum),
+        (_row(arms, _tail_panel), _row(arms, curriculum)),
         (4.0, 1.0),
     )
 
@@ -118,7 +118,7 @@ def _tail_panel(results: Sequence[RunResult]) -> Panel:
 
 
 def _share_figure(arms: dict[str, list[RunResult]], suffix: str) -> Figure:
-    rows = tuple(tuple(_share_panel(results, name) for results in arms.values()) for name in SLICES)
+    rows = tuple(_row(arms, functools.partial(_share_panel, name)) for name in SLICES)
     return Figure(
         f"figure-2{suffix}",
         "Figure 2. Shift of the right tail",
@@ -133,7 +133,7 @@ def _share_figure(arms: dict[str, list[RunResult]], suffix: str) -> Figure:
     )
 
 
-def _share_panel(results: Sequence[RunResult], name: str) -> Panel:
+def _share_panel(name: str, results: Sequence[RunResult]) -> Panel:
     bands = []
     for part in PARTS:
         curves = [_share_above(result.parts[part], name) for result in results if result.parts]
@@ -151,22 +151,8 @@ def _share_above(blocks: Sequence[Block], name: str) -> Floats:
 
 
 def _aggregate_figure(arms: dict[str, list[RunResult]], suffix: str) -> Figure:
-    rows = [
-        tuple(
-            _step_panel(
-                "ESS/n", results, [_block_band(NAMES[n], results, _ess_of(n), COLOURS[n]) for n in SLICES], (0, 1.05)
-            )
-            for results in arms.values()
-        ),
-        tuple(
-            _step_panel("α", results, [_block_band("α", results, _alpha_of, COLOURS[POST_TOOL])], (0, 1.0))
-            for results in arms.values()
-        ),
-    ]
-    for name, key in AGGREGATES.items():
-        rows.append(
-            tuple(_step_panel(name, results, [_series_band(name, key, results, NEUTRAL)]) for results in arms.values())
-        )
+    aggregates = [_series_panel(name, key, AGGREGATE_RANGES.get(name)) for name, key in AGGREGATES.items()]
+    rows = tuple(_row(arms, make) for make in (_ess_panel, _alpha_panel, *aggregates))
     return Figure(
         f"figure-3{suffix}",
         "Figure 3. Effective sample size, α and the aggregates",
@@ -175,15 +161,29 @@ def _aggregate_figure(arms: dict[str, list[RunResult]], suffix: str) -> Figure:
         "the seeds and their range; grey: burn-in; the curriculum of Figure 1 acts on all of them.",
         "optimizer step",
         tuple(arms),
-        tuple(rows),
+        rows,
         (1.7, *(1.0,) * (len(rows) - 1)),
     )
 
 
-def _step_panel(
-    y_title: str, results: Sequence[RunResult], bands: Sequence[Band], y_range: tuple[float, float | None] | None = None
-) -> Panel:
-    return Panel(y_title, tuple(bands), results[0].burn_in, y_range=y_range)
+def _ess_panel(results: Sequence[RunResult]) -> Panel:
+    bands = tuple(_block_band(NAMES[name], results, _ess_of(name), COLOURS[name]) for name in SLICES)
+    return Panel("ESS/n", bands, results[0].burn_in, y_range=(0.0, 1.05))
+
+
+def _alpha_panel(results: Sequence[RunResult]) -> Panel:
+    band = _block_band("α", results, _alpha_of, COLOURS[POST_TOOL])
+    return Panel("α", (band,), results[0].burn_in, y_range=(0.0, 1.0))
+
+
+def _series_panel(title: str, key: str, y_range: Range | None) -> Callable[[Sequence[RunResult]], Panel]:
+    """Return what draws a logged series as means over the steps of each block."""
+
+    def panel(results: Sequence[RunResult]) -> Panel:
+        curves = [np.array([_mean_in(result, key, block) for block in result.run.blocks]) for result in results]
+        return Panel(title, (_band(title, _middles(results), curves, NEUTRAL),), results[0].burn_in, y_range=y_range)
+
+    return panel
 
 
 def _block_band(
@@ -191,12 +191,6 @@ def _block_band(
 ) -> Band:
     curves = [np.array([read(block) for block in result.run.blocks]) for result in results]
     return _band(name, _middles(results), curves, colour, dashed=dashed)
-
-
-def _series_band(name: str, key: str, results: Sequence[RunResult], colour: str) -> Band:
-    """Return a logged series as means over the steps of each block."""
-    curves = [np.array([_mean_in(result, key, block) for block in result.run.blocks]) for result in results]
-    return _band(name, _middles(results), curves, colour)
 
 
 def _mean_in(result: RunResult, key: str, block: Block) -> float:
