@@ -63,7 +63,7 @@ class Experiment:
     learning_rate: float = 3e-4
     beta: float = 0.04
     grader_noise: float = 0.08
-    curriculum: Curriculum = field(default_factory=lambda: Curriculum(0.12, 0.6, 30, 240))
+    curriculum: Curriculum = field(default_factory=lambda: Curriculum(0.06, 0.6, 30, 240))
     reference: ReferenceConfig = field(default_factory=ReferenceConfig)
 
 
