@@ -116,9 +116,8 @@ def _trainer_config(experiment: Experiment, folder: Path) -> GRPOConfig:
         **_refresh(ARMS[experiment.arm]),
         scale_rewards="none",
         # A noisy grader now and then rewards a word that was drawn against all odds. Cutting off the words that are far
-        # less likely than the likeliest one keeps accidents of that kind out of both slices. The price: probability can
-        # gather below the cut, where nothing is drawn and nothing pushes back. After about 215 steps the constrained
-        # arm's text tail begins to slide for that reason, so runs are shorter than that.
+        # less likely than the likeliest one keeps accidents of that kind out of both slices, wherever one word is
+        # likely: the reference must nowhere be unsure between many.
         min_p=0.03,
         max_completion_length=72,
         max_tool_calling_iterations=5,
