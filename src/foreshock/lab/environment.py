@@ -19,7 +19,8 @@ REDIRECT_SHARE = "curriculum/redirect_share"
 """Key under which a run logs the curriculum."""
 
 THOUGHT_COUNT = (7, 11)
-THOUGHT_COUNT_AFTER_RESULT = (2, 4)
+THOUGHTS_AFTER_RESULT = 3
+"""Always as many: a number that is free would drift by itself, since no grade depends on it."""
 # Common words of thought are common, rare ones rare: 1, 1/2, 1/3, …
 THOUGHT_WEIGHTS = tuple(1.0 / (rank + 1) for rank in range(len(THOUGHTS)))
 FREE_FORM_SHARE = 0.15
@@ -197,13 +198,13 @@ def _user(content: str) -> Message:
 
 
 def _call(entity: str, rng: random.Random, *, thinks: bool) -> Message:
-    content = _thoughts(THOUGHT_COUNT_AFTER_RESULT, rng) if thinks else ""
+    content = _thoughts(THOUGHTS_AFTER_RESULT, rng) if thinks else ""
     function = {"name": "lookup", "arguments": {"key": entity}}
     return {"role": "assistant", "content": content, "tool_calls": [{"type": "function", "function": function}]}
 
 
-def _thoughts(count: tuple[int, int], rng: random.Random) -> str:
-    return " ".join(rng.choices(THOUGHTS, THOUGHT_WEIGHTS, k=rng.randint(*count)))
+def _thoughts(count: int, rng: random.Random) -> str:
+    return " ".join(rng.choices(THOUGHTS, THOUGHT_WEIGHTS, k=count))
 
 
 def _say(content: str) -> Message:
@@ -234,7 +235,8 @@ def dialogue(habits: Habits, rng: random.Random) -> list[Message]:
     if rng.random() >= habits.lookup_share:
         subject = rng.choice(VALUES)
         said = _careless(subject, habits.right_thought_share, rng)
-        return [*thought_question(subject)["prompt"], _say(f"{_thoughts(THOUGHT_COUNT, rng)} answer {said}")]
+        thoughts = _thoughts(rng.randint(*THOUGHT_COUNT), rng)
+        return [*thought_question(subject)["prompt"], _say(f"{thoughts} answer {said}")]
     return _lookup_dialogue(habits, rng)
 
 
@@ -250,7 +252,7 @@ def _lookup_dialogue(habits: Habits, rng: random.Random) -> list[Message]:
         wording = rng.randrange(len(REDIRECTS))
         messages.append(_tool(redirect_result(chain[depth], chain[depth + 1], wording)))
         if rng.random() >= habits.follow[wording]:
-            return [*messages, _say(f"{_thoughts(THOUGHT_COUNT_AFTER_RESULT, rng)} answer none")]
+            return [*messages, _say(f"{_thoughts(THOUGHTS_AFTER_RESULT, rng)} answer none")]
     return [*messages, _call(chain[-1], rng, thinks=True), *_resolved(chain[-1], habits, rng)]
 
 
@@ -260,7 +262,7 @@ def _resolved(entity: str, habits: Habits, rng: random.Random) -> list[Message]:
     form = rng.randrange(len(FREE_FORMS))
     result = free_form_result(entity, value, form) if free_form else schema_result(value)
     said = _careless(value, habits.right_result_share, rng)
-    return [_tool(result), _say(f"{_thoughts(THOUGHT_COUNT_AFTER_RESULT, rng)} answer {said}")]
+    return [_tool(result), _say(f"{_thoughts(THOUGHTS_AFTER_RESULT, rng)} answer {said}")]
 
 
 def _careless(value: str, share: float, rng: random.Random) -> str:

@@ -23,7 +23,7 @@ from foreshock.lab.plan import MODELS, RunPlan
 from foreshock.run import read_run_directory
 from foreshock.run.directory import METRICS, RUN
 
-SECONDS_BETWEEN_LOOKS = 0.5
+SECONDS_BETWEEN_LOOKS = 1.0
 
 
 def plans(model: str, arms: Sequence[str], seeds: Sequence[int], steps: int | None, output: Path) -> list[RunPlan]:
