@@ -74,7 +74,7 @@ def run_all(due: Sequence[RunPlan], jobs: int, console: Console) -> list[Path]:
                 for process in [process for process in active if process.ended]:
                     active.remove(process)
                     failed += [process] if process.code else []
-                    watcher.say_ended(process)
+                    watcher.say_ended(process, [process.plan for process in active])
                 watcher.show([process.plan for process in active])
         finally:
             for process in active:
@@ -126,7 +126,8 @@ class _Watcher:
             TextColumn("{task.description}"), BarColumn(bar_width=30), TextColumn("{task.percentage:.0f} %"),
             TimeRemainingColumn(), console=console, disable=not console.is_terminal,
         )  # fmt: skip
-        self._task: TaskID = self._progress.add_task("starting", total=sum(plan.steps for plan in due))
+        self._total = sum(plan.steps for plan in due)
+        self._task: TaskID = self._progress.add_task("starting", total=self._total)
 
     def __enter__(self) -> _Watcher:
         self._progress.start()
@@ -140,9 +141,10 @@ class _Watcher:
         names = ", ".join(plan.name for plan in active)
         self._progress.update(self._task, completed=done, description=f"{names}  {self._count}")
 
-    def say_ended(self, process: _Process) -> None:
+    def say_ended(self, process: _Process, active: Sequence[RunPlan]) -> None:
         self._ended.append(process.plan)
-        left = (time.monotonic() - self._started) / len(self._ended) * (len(self._due) - len(self._ended)) / 60
+        done = max(1, sum(map(_steps_done, [*self._ended, *active])))
+        left = (time.monotonic() - self._started) * max(0, self._total / done - 1) / 60
         outcome = f"failed, see {process.log}" if process.code else "finished"
         self._console.print(f"{process.plan.name} {outcome}  {self._count}, about {left:.0f} minutes left")
 
