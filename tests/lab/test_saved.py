@@ -5,7 +5,7 @@ import tarfile
 import pytest
 
 from foreshock.lab.plan import RunPlan
-from foreshock.lab.saved import open_saved, save
+from foreshock.lab.saved import save, unpack
 from foreshock.run import read_run_directory
 
 
@@ -19,7 +19,7 @@ def run_dir(tmp_path, write_run):
 
 def test_an_archive_holds_the_whole_run_and_no_report(run_dir, tmp_path):
     save(run_dir, tmp_path / "a.tar.gz")
-    saved, run = open_saved(tmp_path / "a.tar.gz"), read_run_directory(run_dir)
+    saved, run = read_run_directory(unpack(tmp_path / "a.tar.gz", tmp_path)), read_run_directory(run_dir)
     assert [block.sketches["policy/ref"] for block in saved.blocks] == [
         block.sketches["policy/ref"] for block in run.blocks
     ]

@@ -9,13 +9,11 @@ from __future__ import annotations
 import gzip
 import io
 import tarfile
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 
-from foreshock.run import Run, read_run_directory
 from foreshock.run.directory import BLOCKS, METRICS, RUN
 
 KEPT_OF_A_SESSION = ("session", "start_step", "status", "notices")
@@ -35,14 +33,11 @@ def save(run_dir: Path, target: Path) -> None:
             archive.addfile(entry, io.BytesIO(content))
 
 
-def open_saved(archive: Path) -> Run:
-    """Read an archived run."""
-    with tempfile.TemporaryDirectory() as folder, tarfile.open(archive) as packed:
+def unpack(archive: Path, folder: Path) -> Path:
+    """Unpack an archive below a folder and return its run directory, which is read as any other."""
+    with tarfile.open(archive) as packed:
         packed.extractall(folder, filter="data")
-        (run_dir,) = Path(folder).iterdir()
-        run = read_run_directory(run_dir)
-    run.path = archive
-    return run
+    return folder / archive.name.removesuffix(".tar.gz")
 
 
 def _files(run_dir: Path) -> Iterator[tuple[str, bytes]]:
