@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import rollout_dumps
 
 from foreshock.errors import ReadError
 from foreshock.run import RunWriter, prepare_directory
@@ -85,3 +86,17 @@ def test_a_place_that_is_named_is_its_own_run(folder: Path, written: Written) ->
     path = written("late", "train.log")
     assert find_runs(path) == [path]
     assert find_runs(folder / "none") == [folder / "none"]
+
+
+def test_a_dump_is_found_where_its_files_lie_and_hides_no_other_run(folder: Path, written: Written) -> None:
+    written(LINES, "a/metrics.jsonl")
+    rollout_dumps.prime_rl(folder / "b", [rollout_dumps.rollouts(0)])
+    rollout_dumps.nemo_rl(folder / "c", [rollout_dumps.rollouts(0)])
+    assert find_runs(folder) == [folder / "a", folder / "b" / "token_exports", folder / "c"]
+    assert find_runs(folder / "b") == [folder / "b" / "token_exports"]
+    assert open_run(folder / "b").identity["source"]["format"] == "prime-rl token export"
+
+
+def test_a_binary_file_that_holds_the_text_of_a_row_is_no_log(folder: Path, written: Written) -> None:
+    written(LINES.encode() + bytes(range(256)) * 50, "a/model.bin")
+    assert find_runs(folder) == []

@@ -9,6 +9,7 @@ import zlib
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -20,6 +21,7 @@ LONGEST_LINE = 16 * 2**20
 _CHUNK = 2**18
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_CONTROLS = bytes(set(range(32)) - set(b"\t\n\r\b\x1b"))
 TORN_END = "torn ends of compressed files"
 
 
@@ -130,6 +132,11 @@ def head(path: Path, skipped: Counter[str], size: int = 2**16) -> bytes:
     return start[:size].removeprefix(codecs.BOM_UTF8)
 
 
+def is_binary(start: bytes) -> bool:
+    """Say whether over a twentieth of these bytes are control characters that no text needs."""
+    return 20 * (len(start) - len(start.translate(None, _CONTROLS))) > len(start)
+
+
 def lines(path: Path, skipped: Counter[str], longest: int | None = None) -> Iterator[bytes]:
     """Yield the non-empty lines. A carriage return ends a line too, so that a progress bar hides no record.
 
@@ -181,6 +188,7 @@ def _zstd_stream(file: BinaryIO, path: Path) -> BinaryIO:
     )
 
 
+@cache
 def _zstd_modules() -> tuple[Any, Any]:
     """Return Python's own module (3.14 and later) and the package, None for what is missing."""
     return _imported("compression.zstd"), _imported("zstandard")

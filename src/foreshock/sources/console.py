@@ -49,9 +49,10 @@ _METRICS.update(*(ALIASES[name] for name in _METRICS & ALIASES.keys()))
 def holds_row(start: bytes) -> bool:
     """Say whether a row of training stands among these lines; three of ``key=value``, which any text may hold."""
     shapes = {shape: Rows() for shape in (DICT, VERL, JSON, PAIRS)}
-    for line in start.replace(b"\r", b"\n").split(b"\n"):
-        _take_line(line, shapes, Counter())
-        if any(rows.count >= (3 if shape == PAIRS else 1) for shape, rows in shapes.items()):
+    skipped: Counter[str] = Counter()
+    for line in filter(_may_hold_row, start.replace(b"\r", b"\n").split(b"\n")):
+        _take_line(line, shapes, skipped)
+        if shapes[PAIRS].count >= 3 or shapes[DICT].count or shapes[VERL].count or shapes[JSON].count:
             return True
     return False
 
@@ -67,8 +68,7 @@ def read(path: Path) -> Run:
     shapes = {DICT: Rows(null_is_nan=True), VERL: Rows(null_is_nan=True), JSON: Rows(), PAIRS: Rows(null_is_nan=True)}
     skipped: Counter[str] = Counter()
     for line in compressed.lines(path, skipped):
-        # Cheap tests first: most lines of a large log are no records.
-        if b"tep" in line or b"{" in line or b"ter" in line or b"TEP" in line:
+        if _may_hold_row(line):
             _take_line(line, shapes, skipped)
     shape, rows = max(shapes.items(), key=lambda item: item[1].values)
     if not rows.count:
@@ -76,6 +76,11 @@ def read(path: Path) -> Run:
     rows.skipped.update(skipped)
     rows.skipped[OTHER] += sum(other.count for other in shapes.values() if other is not rows)
     return rows.run(path, f"console log ({shape})")
+
+
+def _may_hold_row(line: bytes) -> bool:
+    """Say by cheap tests whether a line is worth looking at: most lines of a large log are no records."""
+    return b"tep" in line or b"{" in line or b"ter" in line or b"TEP" in line
 
 
 def _take_line(line: bytes, shapes: dict[str, Rows], skipped: Counter[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterable, Sequence
+from itertools import islice
 from pathlib import Path
 
 from foreshock.errors import ReadError
@@ -19,7 +20,8 @@ DELIMITERS = (",", ";", "\t")
 
 def looks_like(start: bytes) -> bool:
     """Say whether the first line names at least two columns and half of the next ones hold as many, with a number."""
-    lines = [compressed.text(line) for line in start.replace(b"\r", b"\n").split(b"\n") if _is_content(line)][:20]
+    content = filter(_is_content, start.replace(b"\r", b"\n").split(b"\n"))
+    lines = [compressed.text(line) for line in islice(content, 20)]
     if len(lines) < 2:
         return False
     delimiter = _delimiter(lines[0])

@@ -58,7 +58,7 @@ def open_folder(folder: Path) -> Run:
 
 def _in_folder(folder: Path, levels: int) -> Iterator[Path]:
     try:
-        source = next((source for source in FOLDERS if source.looks_like(folder)), None)
+        source = next((source for source in FOLDERS if (source.holds_run or source.looks_like)(folder)), None)
         if source is not None:
             yield from source.runs(folder)
             return
@@ -76,6 +76,8 @@ def _in_file(path: Path) -> list[Path]:
     try:
         start = compressed.head(path, Counter(), _HEAD)
         source = next(source for source in FILES if source.looks_like(start))
+        if not source.certain and compressed.is_binary(start):
+            return []
         return source.runs(path) if (source.holds_run or source.looks_like)(start) else []
     except ReadError:
         return []

@@ -36,8 +36,8 @@ METRICS = "metrics.jsonl"
 class Format(Generic[Seen]):
     """A reader, and the test that says whether to try it: of the first 64 kB of a file, or of a folder.
 
-    ``runs``: the paths of the runs at a place that may hold several. ``holds_run``: a stricter test, for files that
-    were found in a folder and that nobody named. ``certain``: nothing else passes the test, so that what this reader
+    ``runs``: the paths of the runs at a place that may hold several. ``holds_run``: a stricter test, for what was found
+    in a folder and nobody named. ``certain``: nothing else passes the test, so that what this reader
     raises is the answer.
     """
 
@@ -66,7 +66,7 @@ FOLDERS: tuple[Format[Path], ...] = (
     Format(trainer_state.FILE, trainer_state.has_states, trainer_state.read_folder, trainer_state.run_paths),
     Format(wandb.PATTERN, wandb.has_file, wandb.read_folder),
     Format(tensorboard.PATTERN, tensorboard.has_events, tensorboard.read_folder),
-    Format("token dump", lambda folder: dumps.find(folder) is not None, dumps.read),
+    Format("token dump", lambda folder: dumps.find(folder) is not None, dumps.read, holds_run=dumps.is_folder_of),
     Format("MLflow run", mlflow.is_run, mlflow.read_folder),
     Format(METRICS, lambda folder: (folder / METRICS).is_file(), lambda folder: read_file(folder / METRICS)),
 )
@@ -96,7 +96,7 @@ def read_file(path: Path) -> Run:
                 if source.certain:
                     raise
                 reasons.append(f"{source.name}: {error}")
-    kind = "is a binary file" if _is_binary(start) else "is text"
+    kind = "is a binary file" if compressed.is_binary(start) else "is text"
     raise ReadError(
         f"{str(path)!r} {kind} that starts with {start[:24]!r}, in which no training log was found. "
         f"Expected one of: {_listed()}. Pass such a file, or the folder of a run. Tried: {' '.join(reasons)}"
@@ -105,8 +105,3 @@ def read_file(path: Path) -> Run:
 
 def _listed() -> str:
     return ", ".join(source.name for source in FILES) + " (plain, .gz or .zst)"
-
-
-def _is_binary(start: bytes) -> bool:
-    controls = sum(byte < 32 and byte not in b"\t\n\r\x08\x1b" for byte in start)
-    return 20 * controls > len(start)

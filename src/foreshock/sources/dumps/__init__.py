@@ -8,6 +8,17 @@ from __future__ import annotations
 
 from foreshock.sources.dumps.collect import check_is_new, collect, read, write
 from foreshock.sources.dumps.engine import ENGINES
-from foreshock.sources.dumps.formats import Dump, find, looks_like, open_dump
+from foreshock.sources.dumps.formats import Dump, find, is_folder_of, looks_like, open_dump
 
-__all__ = ["ENGINES", "Dump", "check_is_new", "collect", "find", "looks_like", "open_dump", "read", "write"]
+__all__ = [
+    "ENGINES",
+    "Dump",
+    "check_is_new",
+    "collect",
+    "find",
+    "is_folder_of",
+    "looks_like",
+    "open_dump",
+    "read",
+    "write",
+]

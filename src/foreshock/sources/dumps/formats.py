@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from foreshock.errors import ReadError
@@ -27,7 +28,10 @@ MOST_KINDS = 200
 
 @dataclass(frozen=True, slots=True)
 class DumpFormat:
-    """One format: its reader, how it is recognised, and which of its keys become what."""
+    """One format: its reader, how it is recognised, and which of its keys become what.
+
+    ``depth``: levels of folders between the folder of a dump and its files.
+    """
 
     name: str
     looks_like: Callable[[bytes], bool]
@@ -35,11 +39,12 @@ class DumpFormat:
     first_step: int
     keys: Mapping[str, str]
     is_complete: Callable[[Path], bool] = lambda path: True
+    depth: int = 0
 
 
 FORMATS = (
     DumpFormat(
-        prime_rl.NAME, prime_rl.looks_like, prime_rl.read, prime_rl.FIRST_STEP, prime_rl.KEYS, prime_rl.is_complete
+        prime_rl.NAME, prime_rl.looks_like, prime_rl.read, prime_rl.FIRST_STEP, prime_rl.KEYS, prime_rl.is_complete, 1
     ),
     *(
         DumpFormat(part.NAME, part.looks_like, part.read, part.FIRST_STEP, part.KEYS)
@@ -69,16 +74,9 @@ def find(path: Path) -> Dump | None:
     if not path.is_dir():
         found = _format_of(path)
         return None if found is None else Dump(path, found, (path,), {})
-    kinds: dict[str, list[Path]] = {}
-    for file in _files(path):
-        kinds.setdefault(re.sub(r"\d+", "0", str(file.relative_to(path))), []).append(file)
     by_format: dict[str, list[Path]] = {}
-    for files in list(kinds.values())[:MOST_KINDS]:
-        found = None
-        with contextlib.suppress(ReadError):  # what cannot be opened is not of a dump
-            found = _format_of(files[0])
-        if found is not None:
-            by_format.setdefault(found.name, []).extend(files)
+    for found, files in _recognised(path, DEPTH):
+        by_format.setdefault(found.name, []).extend(files)
     for known in FORMATS:
         if known.name in by_format:
             files = sorted(by_format[known.name], key=lambda file: _natural(str(file.relative_to(path))))
@@ -86,6 +84,12 @@ def find(path: Path) -> Dump | None:
             left_out = len({file.parent for file in files} - {file.parent for file in whole})
             return Dump(path, known, whole, {"steps that were not written to the end": left_out} if left_out else {})
     return None
+
+
+def is_folder_of(folder: Path) -> bool:
+    """Say whether the files of a dump lie where its format puts them, and not somewhere below, beside other runs."""
+    deepest = max(known.depth for known in FORMATS)
+    return any(_levels(folder, files[0].parent) <= found.depth for found, files in _recognised(folder, deepest))
 
 
 def open_dump(path: Path) -> Dump:
@@ -108,20 +112,37 @@ def looks_like(start: bytes) -> bool:
     return any(known.looks_like(start) for known in FORMATS)
 
 
+def _recognised(folder: Path, levels: int) -> Iterator[tuple[DumpFormat, list[Path]]]:
+    """Yield the format and the files of each kind of name that belongs to a dump, at most so many levels below."""
+    kinds: dict[str, list[Path]] = {}
+    for file in _files(folder, levels):
+        kinds.setdefault(re.sub(r"\d+", "0", str(file.relative_to(folder))), []).append(file)
+    for files in islice(kinds.values(), MOST_KINDS):
+        found = None
+        with contextlib.suppress(ReadError):  # what cannot be opened is not of a dump
+            found = _format_of(files[0])
+        if found is not None:
+            yield found, files
+
+
 def _format_of(path: Path) -> DumpFormat | None:
     start = compressed.head(path, Counter(), HEAD)
     return next((known for known in FORMATS if known.looks_like(start)), None)
 
 
-def _files(folder: Path) -> Iterator[Path]:
+def _files(folder: Path, levels: int) -> Iterator[Path]:
     """Yield the regular files below a folder, without following links to folders or entering hidden ones."""
     for place, folders, names in os.walk(folder):
-        depth = len(Path(place).relative_to(folder).parts)
-        folders[:] = sorted(name for name in folders if not name.startswith(".")) if depth < DEPTH else []
+        deeper = _levels(folder, Path(place)) < levels
+        folders[:] = sorted(name for name in folders if not name.startswith(".")) if deeper else []
         for name in sorted(names):
             file = Path(place, name)
             if file.is_file() and file.stat().st_size:
                 yield file
+
+
+def _levels(above: Path, below: Path) -> int:
+    return len(below.relative_to(above).parts)
 
 
 def _natural(text: str) -> list[tuple[int, str]]:
