@@ -173,3 +173,53 @@ def test_a_finding_shows_the_course_of_the_tail(call, tmp_path):
     text, post = (next(line for line in output.splitlines() if f"p99 {name}" in line) for name in ("text", "post"))
     assert "█" in post
     assert "█" not in text
+
+
+def test_commands_stand_in_the_order_of_use(call):
+    output = call("--help").output
+    places = [output.index(f"\n  {name} ") for name in ("demo", "watch", "diagnose", "compare", "reproduce")]
+    assert places == sorted(places)
+    assert "…" not in output
+    assert "..." not in output.partition("Commands:")[2]
+
+
+def test_the_table_names_runs_below_their_folder(call, tmp_path):
+    write_run(tmp_path / "runs" / "grows", growth=1.06)
+    write_run(tmp_path / "runs" / "fine", growth=1.0, blocks=20)
+    lines = call("diagnose", str(tmp_path / "runs")).output.splitlines()
+    assert str(tmp_path / "runs") in "".join(lines[:3])
+    assert any(line.split()[:2] == ["Critical", "grows"] for line in lines)
+
+
+@pytest.mark.parametrize("command", [("report",), ("compare",), ("watch", "--once")])
+def test_traces_are_sent_to_the_command_that_reads_them(call, tmp_path, command):
+    traces = tmp_path / "chats.jsonl"
+    traces.write_text('{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}\n')
+    arguments = (str(traces), str(traces)) if command == ("compare",) else (str(traces),)
+    result = call(*command, *arguments)
+    assert result.exit_code == 2
+    assert len(result.output.splitlines()) == 1
+
+
+@pytest.mark.parametrize("command", [("report",), ("watch", "--once")])
+def test_report_and_watch_take_files_of_rules(call, tmp_path, command):
+    rules = tmp_path / "team.toml"
+    rules.write_text('[[rule]]\nid = "paid"\nmetric = "reward"\ncondition = "> 0.1"\nmessage = "It is paid."\n')
+    result = call(*command, write_run(tmp_path / "run", growth=1.0), "--rules", str(rules))
+    assert result.exit_code == 0, result.output
+    report = tmp_path / "run" / "report.html"
+    assert "It is paid." in (report.read_text() if report.exists() else result.output)
+
+
+def test_what_cannot_be_read_is_told_every_kind_of_file(call, tmp_path):
+    (tmp_path / "junk").write_bytes(bytes(range(256)))
+    output = call("diagnose", str(tmp_path / "junk")).output
+    assert "token dump" in output
+    assert "traces of an agent" in output
+
+
+@pytest.mark.parametrize("command", [("dataset", "--kind", "sft", "--output", "x.jsonl"), ("watch",), ("diagnose",)])
+def test_a_path_without_anything_does_not_exist(call, tmp_path, command):
+    result = call(*command, str(tmp_path / "missing"))
+    assert result.exit_code == 2
+    assert "does not exist. Pass " in result.output

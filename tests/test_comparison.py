@@ -71,3 +71,15 @@ def test_nothing_in_common_cannot_be_judged(call, tmp_path):
 
 def test_a_missing_run_is_wrong_use(call, tmp_path):
     assert call(write_run(tmp_path / "a", seed=6), str(tmp_path / "none")).exit_code == 2
+
+
+def test_tails_that_only_grow_are_compared(tmp_path):
+    from foreshock.comparison import compare
+    from foreshock.sources import open_run
+
+    runs = [open_run(write_run(tmp_path / name, seed=1, growth=1.2)) for name in "ab"]
+    for run in runs:
+        run.blocks[:] = run.blocks[12:]
+    found = compare(*runs)
+    assert "foreshock/policy_ref/abs_p99/post_tool" in found.alike
+    assert list(found.not_compared) == ["num_tokens"]

@@ -82,7 +82,7 @@ def compare(a: Run, b: Run) -> Comparison:
 def _difference(a: Run, b: Run, key: str) -> Difference:
     steps_a, values_a = rows_of(a, key)
     steps_b, values_b = rows_of(b, key)
-    if _counts_up(values_a) and _counts_up(values_b):
+    if not key.startswith(FROM_MONITOR) and _counts_up(values_a) and _counts_up(values_b):
         return Difference(None, None, math.nan, "only counts up")
     return first_difference(steps_a, values_a, steps_b, values_b)
 

@@ -72,7 +72,7 @@ def test_a_report_shows_verdict_findings_figures_tables_and_gaps(make_run, make_
             assert text in page.words
     assert f"From engine mismatch: {diagnosis.causes[0].separating_check}" in page.words
     assert "engine mismatch (drift)" in page.words
-    assert "Judged and in order no KL runaway (kl); all values are finite (loss, reward)." in page.words
+    assert "Judged and in order No KL runaway (kl) All values are finite (loss, reward)" in page.words
     assert "Not optimiser instability. grad_norm is flat" in page.words
     assert "No rollout log-probabilities were recorded. Set use_vllm=True." in page.words
     assert "torn or damaged lines in blocks.jsonl: 2" in page.words

@@ -22,24 +22,31 @@ from foreshock.cli.rules import list_rules
 from foreshock.cli.watch import watch
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+class _InOrderOfUse(click.Group):
+    """A group whose help lists the commands as they were added."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)
+
+
+@click.group(cls=_InOrderOfUse, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(foreshock.__version__, prog_name="foreshock", message="%(prog)s %(version)s")
 def main() -> None:
     """Early warning for agent RL: watches the tail of per-token log-ratios where tool-using agents break first."""
 
 
 for command in (
-    audit,
-    collect,
-    compare,
-    dataset,
     demo,
-    diagnose,
-    explain,
-    inspect,
-    list_rules,
-    report,
-    reproduce,
     watch,
+    diagnose,
+    report,
+    compare,
+    audit,
+    dataset,
+    inspect,
+    collect,
+    explain,
+    list_rules,
+    reproduce,
 ):
     main.add_command(command)

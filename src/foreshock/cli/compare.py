@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from foreshock.cli.shared import CANNOT_JUDGE, FINDINGS, OK, errors_shown, print_document
+from foreshock.cli.shared import CANNOT_JUDGE, FINDINGS, OK, errors_shown, open_one_run, print_document
 
 EXIT_CODES = """
 \b
@@ -30,9 +30,8 @@ def compare(a: Path, b: Path, as_json: bool) -> None:
     """
     with errors_shown():
         from foreshock.comparison import compare as compare_runs
-        from foreshock.sources import open_run
 
-        found = compare_runs(open_run(a), open_run(b))
+        found = compare_runs(open_one_run(a), open_one_run(b))
         if as_json:
             print_document({"schema": 1, **found.to_dict()})
         else:

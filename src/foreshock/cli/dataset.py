@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from foreshock.cli.shared import errors_shown
+from foreshock.cli.shared import check_exists, errors_shown
 
 KINDS = ("preference", "kto", "sft", "grpo")
 
@@ -25,6 +25,7 @@ def dataset(traces: Path, kind: str, output: Path, margin: float) -> None:
         from foreshock.traces import read_traces
         from foreshock.traces.export import write_dataset
 
+        check_exists(traces, "a file or folder of traces")
         read = read_traces(traces)
         rows, left_out = write_dataset(read, kind, output, margin)
         click.echo(f"{output}: {rows} rows from {len(read.episodes)} episodes")

@@ -71,7 +71,15 @@ def _diagnose_all(places: list[Path], rules: Sequence[Rule]) -> tuple[list[Diagn
     found, unreadable = [], {}
     for place in tracked(places, len(places), "runs"):
         try:
-            found.append(replace(diagnose_by(place, rules), run=None))  # a run of thousands may not fit in memory
+            found.append(_light(diagnose_by(place, rules)))
         except (ReadError, MissingExtra, OSError) as error:
             unreadable[str(place)] = str(error)
     return found, unreadable
+
+
+def _light(diagnosis: Diagnosis) -> Diagnosis:
+    """Keep of the run only its identity: the data of thousands of runs may not fit in memory."""
+    from foreshock.run import Run
+
+    run = diagnosis.run
+    return diagnosis if run is None else replace(diagnosis, run=Run(path=run.path, identity=run.identity))

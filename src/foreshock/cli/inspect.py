@@ -25,7 +25,7 @@ def inspect(run: Path, as_json: bool) -> None:
         else:
             described = sources.describe(sources.open_run(run))
         if as_json:
-            print_document(described)
+            print_document({"schema": 1, **described})
         else:
             from rich.console import Console
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from foreshock.cli.shared import RUN, errors_shown
+from foreshock.cli.shared import RULES, RUN, errors_shown, open_one_run
 
 
 @click.command()
@@ -17,18 +17,16 @@ from foreshock.cli.shared import RUN, errors_shown
     default=None,
     help="Folder for report.html; the run's own by default.",
 )
-def report(run: Path, output: Path | None) -> None:
+@RULES
+def report(run: Path, output: Path | None, rules: tuple[Path, ...]) -> None:
     """Write report.html, one offline file with every figure."""
     with errors_shown():
         from foreshock.diagnosis import diagnose_run
-        from foreshock.errors import ReadError
-        from foreshock.sources import open_run
-        from foreshock.traces import is_traces
+        from foreshock.plugins import load_rules
         from foreshock.views.report import write_report
 
-        if is_traces(run):
-            raise ReadError(f"{str(run)!r} holds traces of an agent, not a run. Use: foreshock diagnose {run}")
-        opened = open_run(run)
+        chosen = load_rules(rules)
+        opened = open_one_run(run)
         folder = output or (run if run.is_dir() else run.parent)
         folder.mkdir(parents=True, exist_ok=True)
-        click.echo(write_report(folder, opened, diagnose_run(opened)))
+        click.echo(write_report(folder, opened, diagnose_run(opened, chosen)))

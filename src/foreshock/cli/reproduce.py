@@ -57,10 +57,10 @@ class Seeds(click.ParamType[list[int]]):
 def reproduce(
     arms: str, seeds: list[int], full: bool, steps: int | None, jobs: int | None, model: str, output: Path
 ) -> None:
-    """Train arms and seeds, and draw the three figures from their run directories.
+    """Repeat the experiment over arms and seeds.
 
-    Runs that have finished are kept when it is started again; a half-finished one starts anew (with smollm2: goes on
-    from its last checkpoint).
+    Draws the figures and tables from the run directories. Runs that have finished are kept when it is started again; a
+    half-finished one starts anew (with smollm2: goes on from its last checkpoint).
     """
     with errors_shown():
         from foreshock.lab import reproduce as lab_reproduce

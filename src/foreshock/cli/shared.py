@@ -11,6 +11,7 @@ import click
 
 if TYPE_CHECKING:
     from foreshock.diagnosis import Diagnosis
+    from foreshock.run import Run
 
 OK, FINDINGS, UNREADABLE, CANNOT_JUDGE = 0, 1, 2, 3
 
@@ -58,6 +59,29 @@ def print_document(content: dict[str, Any]) -> None:
     import msgspec
 
     click.echo(msgspec.json.format(msgspec.json.encode(content), indent=2))
+
+
+def open_one_run(path: Path) -> Run:
+    """Read a run, for commands that cannot use traces.
+
+    Raises:
+        ReadError: nothing there can be read as a run, or it holds traces.
+    """
+    from foreshock.errors import ReadError
+    from foreshock.sources import open_run
+    from foreshock.traces import is_traces
+
+    if is_traces(path):
+        raise ReadError(f"{str(path)!r} holds traces of an agent, not a run. Use: foreshock diagnose {path}")
+    return open_run(path)
+
+
+def check_exists(path: Path, expected: str) -> None:
+    """Raise a ReadError that says what to pass where there is nothing at a path."""
+    from foreshock.errors import ReadError
+
+    if not path.exists():
+        raise ReadError(f"{str(path)!r} does not exist. Pass {expected}.")
 
 
 class errors_shown:

@@ -51,8 +51,8 @@ def open_folder(folder: Path) -> Run:
         raise ReadError(f"{str(folder)!r} holds {len(runs)} runs. Pass one of them: {_listed(runs)}.")
     sought = ", ".join(f"no {source.name}" for source in FOLDERS)
     raise ReadError(
-        f"{str(folder)!r} holds no run: {sought}, no log with a row of training at its start, but "
-        f"{_listed(files) or 'no file'}. Pass the folder of a run, a folder of checkpoints, or one log file."
+        f"{str(folder)!r} holds no run: {sought}, no traces of an agent, no log with a row of training at its start, "
+        f"but {_listed(files) or 'no file'}. Pass the folder of a run, a folder of checkpoints, or one log file."
     )
 
 

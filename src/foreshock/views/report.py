@@ -125,7 +125,8 @@ def _facts(run: Run) -> list[tuple[str, str]]:
     packages, status = _part(environment, "packages"), run.identity.get("status")
     known = {
         "Steps": str(run.last_step),
-        "Blocks": str(len(run.blocks)),
+        "Blocks": len(run.blocks),
+        "Format": _part(run.identity, "source").get("format"),
         "Judged pair": run.pair,
         "Trainer": run.identity.get("trainer"),
         "Model": model.get("name") or model.get("class"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console, Group, RenderableType
@@ -12,6 +13,7 @@ from rich.text import Text
 
 from foreshock.batch import POST_TOOL, TEXT_ONLY
 from foreshock.diagnosis import diagnose_run
+from foreshock.plugins import Rule
 from foreshock.run import Block, Run, RunReader, read_run_directory
 from foreshock.views.terminal import render_short
 
@@ -22,37 +24,39 @@ NARROW = 90
 AGGREGATES = {"loss": "loss", "reward": "reward", "entropy": "entropy", "kl": "mean KL"}
 
 
-def follow(folder: Path, *, interval: float, once: bool) -> None:
-    """Show the state of a run every ``interval`` seconds until it ends, or once.
+def follow(folder: Path, rules: Sequence[Rule], *, interval: float, once: bool) -> None:
+    """Show the state of a run, judged by these rules, every ``interval`` seconds until it ends, or once.
 
     Raises:
         ReadError: the folder is not a run directory.
     """
     console = Console()
     if once or not console.is_terminal:
-        console.print(render_status(read_run_directory(folder), console))
+        console.print(render_status(read_run_directory(folder), rules, console))
         return
     reader = RunReader(folder)
     with Live(console=console, auto_refresh=False) as live:
         while True:
             run = reader.read()
-            live.update(render_status(run, console), refresh=True)
+            live.update(render_status(run, rules, console), refresh=True)
             if run.identity.get("status") != "running":
                 return
             time.sleep(interval)
 
 
-def render_status(run: Run, console: Console) -> RenderableType:
+def render_status(run: Run, rules: Sequence[Rule], console: Console) -> RenderableType:
     """Return the verdict so far, and the latest blocks beside the aggregates of their steps."""
     headline = Text(f"step {run.last_step}, {run.identity.get('status', 'unknown')}")
-    return Group(render_short(diagnose_run(run), console), headline, Text(), _blocks(run, console.width < NARROW))
+    return Group(
+        render_short(diagnose_run(run, rules), console), headline, Text(), _blocks(run, console.width < NARROW)
+    )
 
 
 def _blocks(run: Run, narrow: bool) -> RenderableType:
     pair = run.pair
     if pair is None:
         return Text("No per-token blocks yet.")
-    table = Table(box=None, pad_edge=False, title=f"|log-ratio {pair}| of the latest blocks", title_justify="left")
+    table = Table(box=None, pad_edge=False)
     shown = [block for block in run.blocks if pair in block.sketches][-SHOWN_BLOCKS:]
     rows = [_row(run, pair, block, narrow) for block in shown]
     table.add_column("steps", justify="right")
@@ -60,7 +64,7 @@ def _blocks(run: Run, narrow: bool) -> RenderableType:
         table.add_column(name, justify="right")
     for block, row in zip(shown, rows, strict=True):
         table.add_row(f"{block.first_step}–{block.last_step}", *[f"{number:.3g}" for number in row.values()])
-    return table
+    return Group(Text(f"|log-ratio {pair}| of the latest blocks, in nats"), table)
 
 
 def _row(run: Run, pair: str, block: Block, narrow: bool) -> dict[str, float]:

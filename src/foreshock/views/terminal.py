@@ -30,6 +30,7 @@ from foreshock.views.words import (
     excluded_sentence,
     headline,
     is_numeric,
+    sentence,
     separations,
     shown,
     skipped_sentences,
@@ -67,16 +68,17 @@ def print_finding(finding: Finding) -> None:
 def render_short(diagnosis: Diagnosis, console: Console) -> RenderableType:
     """Return the verdict and the findings of a running training, short enough for a screen that is redrawn."""
     worth = [finding for finding in diagnosis.findings if finding.severity != "note"]
-    gaps = [Text(gap.reason) for gap in diagnosis.cannot_judge] if not worth else []
+    gaps = [Text(sentence(gap.reason)) for gap in diagnosis.cannot_judge] if not worth else []
     return Group(verdict_line(diagnosis), *[_short(finding, console) for finding in worth], *gaps)
 
 
 def render_description(described: Mapping[str, Any]) -> RenderableType:
     """Return what ``foreshock.sources.describe`` says of a run: facts, keys with their origins, what was skipped."""
+    facts = {**described, "steps": described["steps"] and "–".join(map(str, described["steps"]))}
     parts: list[RenderableType] = [
-        labelled(name.replace("_", " "), shown(described[name]))
+        labelled(name.replace("_", " "), shown(facts[name]))
         for name in ("path", "format", "rows", "blocks", "steps", "distinct_steps", "step_key")
-        if described[name] is not None
+        if facts[name] is not None
     ]
     keys = [
         {"key": key, "values": facts["values"], "read from": ", ".join(facts["from"])}
@@ -126,7 +128,11 @@ def render_diagnosis(diagnosis: Diagnosis) -> RenderableType:
     for gap in diagnosis.cannot_judge:
         parts += [Text(), _marked("cannot_judge", _gap(gap))]
     if diagnosis.judged:
-        parts += [Text(), Text("Judged and in order", style="bold"), _indented("; ".join(diagnosis.judged) + ".")]
+        parts += [
+            Text(),
+            Text("Judged and in order", style="bold"),
+            _indented(sentence("; ".join(diagnosis.judged)) + "."),
+        ]
     skipped = skipped_sentences(diagnosis.skipped)
     if skipped:
         parts += [
@@ -189,7 +195,8 @@ def _indented(line: str) -> Padding:
 
 
 def _gap(gap: CannotJudge) -> RenderableType:
-    return Group(_titled("cannot_judge", gap.rule), Text(gap.reason), *([Text(gap.remedy)] if gap.remedy else []))
+    lines = [Text(line) for line in (sentence(gap.reason), gap.remedy) if line]
+    return Group(_titled("cannot_judge", gap.rule), *lines)
 
 
 def rows_table(rows: Sequence[Mapping[str, Any]]) -> Table:

@@ -40,7 +40,7 @@ def verdict_sentence(diagnosis: Diagnosis) -> str:
         sentences.append(f"{listed(found)}.")
     if gaps:
         sentences.append(f"{_counted(gaps, 'question')} could not be judged.")
-    return " ".join(sentence[0].upper() + sentence[1:] for sentence in sentences)
+    return " ".join(map(sentence, sentences))
 
 
 def step_range(first: int, last: int) -> str:
@@ -106,6 +106,12 @@ def is_numeric(rows: Iterable[Mapping[str, Any]], column: str) -> bool:
 def skipped_sentences(skipped: Mapping[str, int]) -> list[str]:
     """Return one line for each kind of thing that was read or seen and not used."""
     return [f"{reason}: {count}" for reason, count in skipped.items() if count]
+
+
+def sentence(text: str) -> str:
+    """Return a text that begins with a capital letter, unless it begins with the name of a key."""
+    first = text.partition(" ")[0]
+    return text if "_" in first or "/" in first else text[:1].upper() + text[1:]
 
 
 def _number(value: float) -> str:
