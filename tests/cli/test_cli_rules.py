@@ -6,8 +6,10 @@ import re
 import pytest
 from click.testing import CliRunner
 
+from foreshock import audit
 from foreshock.cli import main
 from foreshock.rules import BUILT_IN
+from foreshock.traces.checks import described
 
 RULE = (
     '[[rule]]\nid = "low-reward"\nmetric = "reward"\ncondition = "< 2"\n'
@@ -44,10 +46,13 @@ def test_rules_lists_every_rule_with_one_line(call, declared):
     assert "KL runaway: the policy leaves its reference ever faster." in text
     document = json.loads(call("rules", "--json").output)
     assert [rule["id"] for rule in document["rules"]] == [rule.ID for rule in BUILT_IN]
+    assert {check["id"] for check in document["traces"]} >= {"trace-loops", "trace-cost-outliers"}
+    assert "audit-mask" in [check["id"] for check in document["audit"]]
+    assert "trace-loops" in text
     assert set(document["rules"][0]) == {"id", "summary", "severities", "needs", "sections"}
 
 
-@pytest.mark.parametrize("rule", BUILT_IN, ids=lambda rule: rule.ID)
+@pytest.mark.parametrize("rule", [*BUILT_IN, *audit.CHECKS, *described.CHECKS], ids=lambda rule: rule.ID)
 def test_explain_shows_the_page(call, rule):
     result = call("explain", rule.ID)
     assert result.exit_code == 0

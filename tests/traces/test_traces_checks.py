@@ -228,3 +228,20 @@ def test_a_mean_reward_below_zero_that_falls_is_no_more_than_a_warning() -> None
     (finding,) = diagnose_traces(traces(0, sick, steps=30)).findings
     assert (finding.rule, finding.severity) == ("trace-success", "warning")
     assert "mean reward" in finding.evidence[0]
+
+
+def test_every_check_that_can_speak_is_described():
+    """What the checks write as a rule's name has a page of its own."""
+    import re
+    from pathlib import Path
+
+    from foreshock.traces import checks
+    from foreshock.traces.checks import described
+
+    written = {
+        name
+        for file in Path(checks.__file__).parent.glob("*.py")
+        if file.name != "described.py"
+        for name in re.findall(r'"(trace-[a-z-]+)"', file.read_text())
+    }
+    assert written - {"trace-tools"} == {check.ID for check in described.CHECKS}

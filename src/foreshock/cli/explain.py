@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -14,17 +15,18 @@ from foreshock.cli.shared import RULES, errors_shown, print_document
 @RULES
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")
 def explain(rule: str, rules: tuple[Path, ...], as_json: bool) -> None:
-    """Show the page of a rule, or of a check of the audit.
+    """Show the page of a rule, or of a check of audits or traces.
 
     What it looks for, why that matters, where it errs, an example, and references.
     """
     with errors_shown():
-        from foreshock.audit import CHECKS
+        from foreshock import audit
         from foreshock.plugins import find_rule, load_rules
         from foreshock.rules.page import page_of
+        from foreshock.traces.checks import described
 
-        audited = {check.ID: check for check in CHECKS}
-        page = page_of(audited[rule] if rule in audited else find_rule(load_rules(rules), rule))
+        known: list[Any] = [*load_rules(rules), *audit.CHECKS, *described.CHECKS]
+        page = page_of(find_rule(known, rule))
         if as_json:
             print_document({"schema": 1, "rule": page.to_dict()})
         else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rich.console import Group, RenderableType
 from rich.markdown import Markdown
@@ -17,13 +17,23 @@ def render_page(page: Page) -> RenderableType:
     return Markdown(page.to_markdown())
 
 
-def render_index(pages: Sequence[Page]) -> RenderableType:
-    """Return for each rule its severities, what it looks for, and what it needs."""
+HEADINGS = {"rules": "Rules of runs", "audit": "Checks of foreshock audit", "traces": "Checks of traces"}
+
+
+def render_index(groups: Mapping[str, Sequence[Page]]) -> RenderableType:
+    """Return under each heading, for each rule, its severities, what it looks for, and what it needs."""
     parts: list[RenderableType] = []
-    for page in pages:
-        parts += [
-            Text.assemble((page.id, "bold"), (f"  {', '.join(page.severities or ())}", "dim")),
-            Padding(Text(page.summary), (0, 0, 0, 2)),
-            Padding(Text(f"Needs {page.needs}." if page.needs else "", style="dim"), (0, 0, 0, 2)),
-        ]
-    return Group(*parts)
+    for name, pages in groups.items():
+        parts += [Text(HEADINGS[name], style="bold underline"), Text()]
+        for page in pages:
+            parts += _entry(page)
+        parts.append(Text())
+    return Group(*parts, Text("foreshock explain NAME shows the whole page of one."))
+
+
+def _entry(page: Page) -> list[RenderableType]:
+    lines: list[RenderableType] = [
+        Text.assemble((page.id, "bold"), (f"  {', '.join(page.severities or ())}", "dim")),
+        Padding(Text(page.summary), (0, 0, 0, 2)),
+    ]
+    return [*lines, Padding(Text(f"Needs {page.needs}.", style="dim"), (0, 0, 0, 2))] if page.needs else lines
