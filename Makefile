@@ -40,6 +40,7 @@ test-trackers: setup
 	$(BIN)/python -m pytest tests/sources/test_sources_trackers.py
 
 bench: setup
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[bench]'
 	$(BIN)/python benchmarks/sketch.py
 	$(BIN)/python benchmarks/detect.py --quick
 	$(BIN)/python benchmarks/series_rules.py
