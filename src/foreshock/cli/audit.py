@@ -24,7 +24,7 @@ def audit(rollouts: Path, as_json: bool, fail_on: str) -> None:
 
         diagnosis = audit_rollouts(rollouts)
         if as_json:
-            print_document({"schema": 1, "runs": [diagnosis.to_dict()]})
+            print_document({"schema": 1, "runs": [diagnosis.to_dict()], "unreadable": []})
         else:
             from rich.console import Console
 
