@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from foreshock.errors import ReadError
 from foreshock.sources import find_runs, open_run
-from foreshock.sources.mlflow import SYSTEM, TORN, read_folder
+from foreshock.sources.compressed import TORN
+from foreshock.sources.mlflow import SYSTEM, read_folder
 from foreshock.sources.settle import SUPERSEDED
 
 

@@ -23,6 +23,7 @@ _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _CONTROLS = bytes(set(range(32)) - set(b"\t\n\r\b\x1b"))
 TORN_END = "torn ends of compressed files"
+TORN = "torn or damaged lines"
 
 
 @contextmanager

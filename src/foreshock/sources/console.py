@@ -21,7 +21,6 @@ from foreshock.sources import compressed
 from foreshock.sources.keys import ALIASES, STEP_KEYS, is_step
 from foreshock.sources.rows import Rows, number
 
-TORN = "torn or damaged lines"
 DICT, VERL, JSON, PAIRS = "dict lines", "verl lines", "JSON objects", "key=value lines"
 OTHER = "records of another shape"
 
@@ -96,7 +95,7 @@ def _take_line(line: bytes, shapes: dict[str, Rows], skipped: Counter[str]) -> N
         for row in found:
             shapes[DICT].add(row)
         if not found and _is_torn_dict(decoded):
-            skipped[TORN] += 1
+            skipped[compressed.TORN] += 1
         if found:
             return
     if '{"' in decoded or '{ "' in decoded:

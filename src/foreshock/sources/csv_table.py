@@ -14,7 +14,6 @@ from foreshock.sources.keys import is_step
 from foreshock.sources.rows import Rows, number
 
 FORMAT = "CSV"
-TORN = "torn or damaged lines"
 DELIMITERS = (",", ";", "\t")
 
 
@@ -60,7 +59,7 @@ def read(path: Path) -> Run:
         elif len(cells) > 1 and _is_header(cells) and _shared(cells, names):
             names = cells
         else:
-            rows.skipped[TORN] += 1
+            rows.skipped[compressed.TORN] += 1
     if not rows.count:
         raise ReadError(f"{str(path)!r} has a header, but no row with a number below it.")
     return rows.run(path, FORMAT)

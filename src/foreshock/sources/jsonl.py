@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +24,6 @@ from foreshock.sources.rows import Rows
 
 FORMAT = "JSONL metrics"
 ENVELOPES = ("data", "values", "metrics")
-TORN = "torn or damaged lines"
 
 _BARE_WORD = re.compile(r"(?<=[:\[,\s])([+-]?(?:nan|inf(?:inity)?|none))(?=\s*[,}\]])", re.IGNORECASE)
 
@@ -43,23 +44,32 @@ def read(path: Path) -> Run:
         ReadError: the file cannot be opened, or no line is an object with a number.
     """
     rows = Rows()
-    add, skipped = rows.add, rows.skipped
+    for row in objects(path, rows.skipped):
+        for envelope in ENVELOPES:
+            if envelope in row:
+                row = _opened(row, envelope)
+        rows.add(row)
+    if not rows.count:
+        raise ReadError(f"{str(path)!r} holds no JSON object with a number on a line of its own.")
+    return rows.run(path, FORMAT)
+
+
+def objects(path: Path, skipped: Counter[str]) -> Iterator[dict[str, Any]]:
+    """Yield the objects of a file, one a line; a line that holds no object is counted as torn.
+
+    Raises:
+        ReadError: the file cannot be opened or read.
+    """
     decode = msgspec.json.Decoder().decode
     for line in compressed.lines(path, skipped):
         try:
             row = decode(line)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             row = decode_line(line)
-        if type(row) is not dict:
-            skipped[TORN] += 1
-            continue
-        for envelope in ENVELOPES:
-            if envelope in row:
-                row = _opened(row, envelope)
-        add(row)
-    if not rows.count:
-        raise ReadError(f"{str(path)!r} holds no JSON object with a number on a line of its own.")
-    return rows.run(path, FORMAT)
+        if type(row) is dict:
+            yield row
+        else:
+            skipped[compressed.TORN] += 1
 
 
 def decode_line(line: bytes) -> Any:

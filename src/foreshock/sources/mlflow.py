@@ -19,7 +19,6 @@ from foreshock.sources import compressed
 from foreshock.sources.rows import Rows, joined
 
 FORMAT = "MLflow run"
-TORN = "torn or damaged lines"
 SYSTEM = "system metrics, whose steps count samples"
 
 _SYSTEM_PREFIX = "system/"
@@ -91,6 +90,6 @@ def _in_time(folder: Path, rows: Rows) -> Iterator[tuple[int, str, float]]:
             try:
                 points.append((int(parts[0]), int(parts[2]), name, float(parts[1])))
             except (ValueError, IndexError):
-                rows.skipped[TORN] += 1
+                rows.skipped[compressed.TORN] += 1
     points.sort(key=itemgetter(0, 1))
     return ((step, name, value) for _, step, name, value in points)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 
-from foreshock.sources.jsonl import TORN, decode_line
+from foreshock.sources import compressed
+from foreshock.sources.jsonl import decode_line
 from foreshock.sources.rows import Rows
 
 
@@ -22,7 +23,7 @@ def read_rows(database: sqlite3.Connection, run: str) -> Rows:
     ):
         row = decode_line(line if isinstance(line, bytes) else str(line).encode())
         if row is None:
-            rows.skipped[TORN] += 1
+            rows.skipped[compressed.TORN] += 1
         else:
             rows.add({"_step": step, **row})
     return rows

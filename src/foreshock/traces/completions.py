@@ -66,9 +66,7 @@ def _rows(path: Path) -> Iterator[dict[str, Any]]:
         for batch in file.iter_batches(batch_size=1024, columns=names):
             yield from batch.to_pylist()
     except (pyarrow.ArrowException, OSError) as error:
-        raise ReadError(
-            f"{str(path)!r} is a damaged parquet file ({error}). Copy it again, or leave it out."
-        ) from error
+        raise _damaged(path, error) from error
 
 
 def _opened(path: Path) -> Any:
@@ -76,9 +74,7 @@ def _opened(path: Path) -> Any:
     try:
         return pyarrow.parquet.ParquetFile(path)
     except (pyarrow.ArrowException, OSError) as error:
-        raise ReadError(
-            f"{str(path)!r} is a damaged parquet file ({error}). Copy it again, or leave it out."
-        ) from error
+        raise _damaged(path, error) from error
 
 
 def _damaged(path: Path, error: Exception) -> ReadError:

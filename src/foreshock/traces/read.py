@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from foreshock.errors import ReadError
 from foreshock.sources import compressed
-from foreshock.sources.jsonl import TORN, decode_line
+from foreshock.sources.jsonl import decode_line, objects
 from foreshock.traces import completions
 from foreshock.traces.episode import Episode, Traces
 from foreshock.traces.events import OTHER, Events, is_event
@@ -113,7 +111,7 @@ def _holds_traces(file: Path) -> bool:
     lines = start.replace(b"\r", b"\n").split(b"\n")[:_FIRST_LINES]
     rows = [row for line in lines if isinstance(row := decode_line(line), dict)]
     if not rows:  # the first line may be longer than what was read
-        rows = [row for row, _ in zip(_decoded(file, Counter()), range(1), strict=False)] if _opens_a_row(start) else []
+        rows = list(islice(objects(file, Counter()), 1)) if _opens_a_row(start) else []
     return any(is_event(row) or is_episode(row) for row in rows)
 
 
@@ -127,7 +125,7 @@ def _is_parquet(file: Path) -> bool:
 
 def _read_lines(file: Path, skipped: Counter[str]) -> tuple[str, list[Episode]]:
     events, episodes = Events(), []
-    for count, row in enumerate(_decoded(file, skipped), start=1):
+    for count, row in enumerate(objects(file, skipped), start=1):
         if is_event(row):
             events.add(row)
         elif (episode := episode_of(row, f"{file.name}:{count}")) is not None:
@@ -135,16 +133,3 @@ def _read_lines(file: Path, skipped: Counter[str]) -> tuple[str, list[Episode]]:
         else:
             skipped[OTHER if "episode_id" in row and "type" in row else NO_EPISODE] += 1
     return (EVENTS if events.drafts else EPISODES), events.episodes() + episodes
-
-
-def _decoded(file: Path, skipped: Counter[str]) -> Iterator[dict[str, Any]]:
-    decode = msgspec.json.Decoder().decode
-    for line in compressed.lines(file, skipped):
-        try:
-            row = decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            row = decode_line(line)
-        if isinstance(row, dict):
-            yield row
-        else:
-            skipped[TORN] += 1

@@ -10,9 +10,10 @@ import rollout_dumps as dumps
 
 from foreshock.errors import ReadError
 from foreshock.sources import open_run
+from foreshock.sources.compressed import TORN
 from foreshock.sources.dumps import prime_rl
 from foreshock.sources.dumps.collect import UNREADABLE
-from foreshock.sources.dumps.tokens import TORN, UNEVEN
+from foreshock.sources.dumps.tokens import UNEVEN
 
 
 def test_blocks_series_and_counters_are_those_of_the_rollouts(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from foreshock.sources import compressed
-from foreshock.sources.dumps.tokens import LONGEST_LINE, TORN, UNEVEN, DumpBatch, Row, batches, row_of, step_in_name
+from foreshock.sources.dumps.tokens import LONGEST_LINE, UNEVEN, DumpBatch, Row, batches, row_of, step_in_name
 
 NAME = "NeMo-RL train data"
 KEYS = {"generation_logprobs": "rollout", "prev_logprobs": "old", "rewards": "reward"}
@@ -60,7 +60,7 @@ def _rows(path: Path, skipped: Counter[str]) -> Iterator[Row]:
     for line in compressed.lines(path, skipped, LONGEST_LINE):
         record = _decoded(line, decoder)
         if record is None:
-            skipped[TORN] += 1
+            skipped[compressed.TORN] += 1
         elif record.sample_loss_mask[:1] == [0]:
             skipped[UNTRAINED] += 1
         else:

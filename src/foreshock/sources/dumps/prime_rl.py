@@ -19,7 +19,7 @@ import msgspec
 
 from foreshock.errors import ReadError
 from foreshock.sources import compressed
-from foreshock.sources.dumps.tokens import LARGEST_STEP, LONGEST_LINE, TORN, UNEVEN, DumpBatch, Row, batches, row_of
+from foreshock.sources.dumps.tokens import LARGEST_STEP, LONGEST_LINE, UNEVEN, DumpBatch, Row, batches, row_of
 
 NAME = "prime-rl token export"
 KEYS = {"inference_logprobs": "rollout", "trainer_logprobs": "policy", "rewards": "reward", "entropy": "entropy"}
@@ -78,7 +78,7 @@ def _records(path: Path, skipped: Counter[str]) -> Iterator[Record]:
         except (ValueError, RecursionError):
             record = None
         if record is None or not 0 <= _step(record) < LARGEST_STEP:
-            skipped[TORN] += 1
+            skipped[compressed.TORN] += 1
             continue
         if record.schema_version != SCHEMA:
             raise ReadError(

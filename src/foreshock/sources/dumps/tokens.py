@@ -27,7 +27,6 @@ LONGEST_LINE = 2**28
 LARGEST_STEP = 2**53
 """Of a step; a larger one is damage."""
 
-TORN = "torn or damaged lines"
 NO_RESPONSE = "sequences without a response token"
 UNEVEN = "sequences whose columns differ in length"
 

@@ -8,7 +8,7 @@ from typing import Any
 from foreshock.rules.causes import ENVIRONMENT, REWARD_HACKING
 from foreshock.rules.finding import CannotJudge, RuleResult
 from foreshock.traces.chat import is_void, spoken
-from foreshock.traces.checks.common import Share, examples, judged, together
+from foreshock.traces.checks.common import Share, examples, judge, together
 from foreshock.traces.episode import Episode, Traces
 from foreshock.traces.refusal import is_english_script, is_refusal
 from foreshock.traces.texts import beginning, is_repetitive
@@ -21,7 +21,7 @@ MOST_ROWS = 8
 
 def check(traces: Traces) -> RuleResult:
     """Judge the words of the policy."""
-    findings = [finding for share in (*SHARES, _alike(traces)) for finding in judged(traces, share)]
+    findings = [finding for share in (*SHARES, _alike(traces)) for finding in judge(traces, share)]
     return together(RuleResult(tuple(findings)), _refusals(traces))
 
 
@@ -95,7 +95,7 @@ def _refusals(traces: Traces) -> RuleResult:
     if 2 * sum(map(is_english_script, spoken_words)) < len(spoken_words):
         reason = "most answers are not in English letters, and its templates are English."
         return RuleResult(cannot_judge=(CannotJudge(REFUSALS.rule, reason),))
-    return RuleResult(judged(traces, REFUSALS))
+    return RuleResult(judge(traces, REFUSALS))
 
 
 def _alike(traces: Traces) -> Share:

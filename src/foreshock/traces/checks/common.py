@@ -41,7 +41,7 @@ class Share:
     table: Table | None = None
 
 
-def judged(traces: Traces, share: Share) -> tuple[Finding, ...]:
+def judge(traces: Traces, share: Share) -> tuple[Finding, ...]:
     """Judge a share by its level and by its trend; empty when both are fine, or there is nothing to count."""
     level = estimate(traces.episodes, share.count)
     if level is None:
@@ -53,25 +53,45 @@ def judged(traces: Traces, share: Share) -> tuple[Finding, ...]:
     lows = (level.low, course.late.low if course else 0.0)
     if course is None and level.low < warning:
         return ()
-    return (
-        Finding(
-            rule=share.rule,
-            severity="critical" if max(lows) >= critical else "warning",
-            summary=f"{percent(level.value)} {share.words}{_risen(course)}.",
-            steps=steps_of(traces, course.since if course else None),
-            evidence=share.table(traces) if share.table else segments(traces, share.count),
-            certainty=CERTAINTY,
-            cause=share.cause,
-            advice=share.advice,
-            next_check=share.next_check,
-        ),
-    )
+    return one_finding(
+        traces,
+        share.rule,
+        "critical" if max(lows) >= critical else "warning",
+        f"{percent(level.value)} {share.words}{_risen(course)}.",
+        since=course.since if course else None,
+        evidence=share.table(traces) if share.table else segments(traces, share.count),
+        cause=share.cause,
+        advice=share.advice,
+        next_check=share.next_check,
+    ).findings
 
 
-def steps_of(traces: Traces, since: int | None = None) -> tuple[int, int]:
-    """Return the steps that a finding speaks of; ``(0, 0)`` when the traces name none."""
+def one_finding(
+    traces: Traces,
+    rule: str,
+    severity: str,
+    summary: str,
+    *,
+    since: int | None = None,
+    evidence: tuple[dict[str, Any], ...],
+    cause: str,
+    advice: str,
+    next_check: str,
+) -> RuleResult:
+    """Return the result of a check that found one thing, at all steps or since one; a note has no cause."""
     first, last = traces.steps or (0, 0)
-    return (first if since is None else since, last)
+    finding = Finding(
+        rule=rule,
+        severity=severity,
+        summary=summary,
+        steps=(first if since is None else since, last),
+        evidence=evidence,
+        certainty=CERTAINTY,
+        cause="" if severity == "note" else cause,
+        advice=advice,
+        next_check=next_check,
+    )
+    return RuleResult((finding,))
 
 
 def segments(traces: Traces, count: Count, measure: str = "share") -> tuple[dict[str, Any], ...]:

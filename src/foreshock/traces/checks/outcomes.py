@@ -10,17 +10,8 @@ from typing import Any
 import numpy as np
 
 from foreshock.rules.causes import ENVIRONMENT, LENGTH_COLLAPSE, REWARD_HACKING, ZERO_SIGNAL
-from foreshock.rules.finding import SEVERITIES, CannotJudge, Finding, RuleResult
-from foreshock.traces.checks.common import (
-    CERTAINTY,
-    Share,
-    examples,
-    judged,
-    percent,
-    segments,
-    steps_of,
-    together,
-)
+from foreshock.rules.finding import SEVERITIES, CannotJudge, RuleResult
+from foreshock.traces.checks.common import Share, examples, judge, one_finding, percent, segments, together
 from foreshock.traces.episode import (
     CONTEXT,
     ERROR,
@@ -77,15 +68,15 @@ def _outcome(traces: Traces) -> RuleResult:
         return RuleResult(cannot_judge=(CannotJudge(SUCCESS, reason, "Log success or reward with each episode."),))
     if is_rate and level.high <= NONE_SUCCEED:
         what = f"Hardly any episode succeeds: {percent(level.value)} of {level.count:.0f} with a label."
-        return RuleResult((_outcome_finding(traces, what, "warning", ZERO_SIGNAL, None),))
+        return _found(traces, what, "warning", ZERO_SIGNAL)
     course = trend(traces, count, share=is_rate)
     least = FALL if is_rate else FALL * _spread(traces)
     if course is None or course.direction >= 0 or -course.rise < least:
         return RuleResult()
-    return RuleResult((_fallen(traces, course, is_rate),))
+    return _fallen(traces, course, is_rate)
 
 
-def _fallen(traces: Traces, course: Trend, is_rate: bool) -> Finding:
+def _fallen(traces: Traces, course: Trend, is_rate: bool) -> RuleResult:
     name = "The success rate" if is_rate else "The mean reward"
     early, late = (percent(part.value) if is_rate else f"{part.value:.3g}" for part in (course.early, course.late))
     what = f"{name} has fallen from {early} in the first third of the steps to {late} in the last."
@@ -93,7 +84,7 @@ def _fallen(traces: Traces, course: Trend, is_rate: bool) -> Finding:
     if not moved:
         what += " Length and tool calls of the episodes did not move: look at the environment and the grader first."
     severity = "critical" if course.late.value <= course.early.value / 2 and course.early.value > 0 else "warning"
-    return _outcome_finding(traces, what, severity, REWARD_HACKING if moved else ENVIRONMENT, course.since)
+    return _found(traces, what, severity, REWARD_HACKING if moved else ENVIRONMENT, course.since)
 
 
 def _moved(traces: Traces) -> bool:
@@ -107,15 +98,15 @@ def _moved(traces: Traces) -> bool:
     return any(course is not None and course.direction for course in courses)
 
 
-def _outcome_finding(traces: Traces, what: str, severity: str, cause: str, since: int | None) -> Finding:
+def _found(traces: Traces, what: str, severity: str, cause: str, since: int | None = None) -> RuleResult:
     count, is_rate = outcome_of(traces)
-    return Finding(
-        rule=SUCCESS,
-        severity=severity,
-        summary=what,
-        steps=steps_of(traces, since),
+    return one_finding(
+        traces,
+        SUCCESS,
+        severity,
+        what,
+        since=since,
         evidence=segments(traces, count, "share" if is_rate else "mean reward"),
-        certainty=CERTAINTY,
         cause=cause,
         advice="Grade ten early answers again with today's grader before you change the training.",
         next_check="Run the first checkpoint on the latest prompts: does it still succeed as it did?",
@@ -126,7 +117,7 @@ def _endings(traces: Traces) -> RuleResult:
     if not any(episode.termination for episode in traces.episodes):
         reason = "the traces do not say why an episode ended, so those that a limit cut off cannot be told."
         return RuleResult(cannot_judge=(CannotJudge(TERMINATION, reason, "Log why each episode ended."),))
-    findings = [finding for cause, levels in ENDINGS.items() for finding in judged(traces, _ending(cause, levels))]
+    findings = [finding for cause, levels in ENDINGS.items() for finding in judge(traces, _ending(cause, levels))]
     if not findings:
         return RuleResult()
     worst = max(findings, key=lambda finding: SEVERITIES.index(finding.severity))

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from foreshock.rules.causes import LENGTH_COLLAPSE, REWARD_HACKING
-from foreshock.rules.finding import Finding, RuleResult
-from foreshock.traces.checks.common import CERTAINTY, examples, percent, steps_of, together
+from foreshock.rules.finding import RuleResult
+from foreshock.traces.checks.common import examples, one_finding, percent, together
 from foreshock.traces.checks.outcomes import reward
 from foreshock.traces.episode import CONTEXT, LENGTH, Episode, Traces
 from foreshock.traces.rates import FEWEST, MOVED, SURE, estimate
@@ -47,26 +47,16 @@ def _capped(traces: Traces) -> RuleResult:
     if second.value - first.value < MOVED * math.hypot(first.error, second.error):
         return RuleResult()
     named = "" if cap is None else f" of {cap} tokens (taken for the limit, as so many end there)"
-    return RuleResult(
-        (
-            Finding(
-                rule=CAPPED,
-                severity="warning",
-                summary=(
-                    f"{percent(share.value)} of the episodes end at the length limit{named}, and their mean reward is "
-                    f"{first.value:.3g} against {second.value:.3g} of the others: the policy is taught by the limit."
-                ),
-                steps=steps_of(traces),
-                evidence=(
-                    _reward_row("at the limit", capped),
-                    _reward_row("others", rest),
-                ),
-                certainty=CERTAINTY,
-                cause=LENGTH_COLLAPSE,
-                advice="Raise the limit, or mask truncated completions (mask_truncated_completions in TRL).",
-                next_check="Let ten of the capped episodes run on: do they reach an answer, and which reward?",
-            ),
-        )
+    return one_finding(
+        traces,
+        CAPPED,
+        "warning",
+        f"{percent(share.value)} of the episodes end at the length limit{named}, and their mean reward is "
+        f"{first.value:.3g} against {second.value:.3g} of the others: the policy is taught by the limit.",
+        evidence=(_reward_row("at the limit", capped), _reward_row("others", rest)),
+        cause=LENGTH_COLLAPSE,
+        advice="Raise the limit, or mask truncated completions (mask_truncated_completions in TRL).",
+        next_check="Let ten of the capped episodes run on: do they reach an answer, and which reward?",
     )
 
 
@@ -106,23 +96,16 @@ def _verbosity(traces: Traces) -> RuleResult:
     error = (1 - correlation**2) / math.sqrt(degrees)
     if correlation - SURE * error < PAID_FOR_LENGTH:
         return RuleResult()
-    return RuleResult(
-        (
-            Finding(
-                rule=VERBOSITY,
-                severity="warning",
-                summary=(
-                    "The reward pays for length: among attempts at the same prompt, its correlation with the logarithm "
-                    f"of the length is {correlation:.2f} (standard error {error:.2f})."
-                ),
-                steps=steps_of(traces),
-                evidence=_lengths_table(traces, several),
-                certainty=CERTAINTY,
-                cause=REWARD_HACKING,
-                advice="Take length out of the reward, or compare answers of equal length.",
-                next_check="Pad ten short answers with words that say nothing: does the reward rise?",
-            ),
-        )
+    return one_finding(
+        traces,
+        VERBOSITY,
+        "warning",
+        "The reward pays for length: among attempts at the same prompt, its correlation with the logarithm of the "
+        f"length is {correlation:.2f} (standard error {error:.2f}).",
+        evidence=_lengths_table(traces, several),
+        cause=REWARD_HACKING,
+        advice="Take length out of the reward, or compare answers of equal length.",
+        next_check="Pad ten short answers with words that say nothing: does the reward rise?",
     )
 
 

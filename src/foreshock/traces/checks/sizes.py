@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from foreshock.rules.causes import LENGTH_COLLAPSE
-from foreshock.rules.finding import Finding, RuleResult
-from foreshock.traces.checks.common import CERTAINTY, percent, segments, steps_of, together
+from foreshock.rules.finding import RuleResult
+from foreshock.traces.checks.common import one_finding, percent, segments, together
 from foreshock.traces.checks.outcomes import outcome_of
 from foreshock.traces.episode import Episode, Traces
 from foreshock.traces.rates import FEWEST, trend
@@ -55,23 +55,16 @@ def _outliers(traces: Traces, rule: str, unit: str, measure: Measure) -> RuleRes
     if not far:
         return RuleResult()
     part = math.fsum(value for value, _ in far) / math.fsum(value for value, _ in sized)
-    return RuleResult(
-        (
-            Finding(
-                rule=rule,
-                severity="warning" if part >= HEAVY else "note",
-                summary=(
-                    f"{len(far)} of {len(sized)} episodes take {percent(part)} of all {unit}: each over {limit:.3g}, "
-                    f"with a median of {math.exp(median):.3g}."
-                ),
-                steps=steps_of(traces),
-                evidence=tuple(_row(unit, value, episode) for value, episode in far[:MOST_ROWS]),
-                certainty=CERTAINTY,
-                cause=LENGTH_COLLAPSE if part >= HEAVY else "",
-                advice=f"Set a limit of {unit} for an episode, and end it there with its cause recorded.",
-                next_check="Read the longest one from its middle: does it still work at the task?",
-            ),
-        )
+    return one_finding(
+        traces,
+        rule,
+        "warning" if part >= HEAVY else "note",
+        f"{len(far)} of {len(sized)} episodes take {percent(part)} of all {unit}: each over {limit:.3g}, with a median "
+        f"of {math.exp(median):.3g}.",
+        evidence=tuple(_row(unit, value, episode) for value, episode in far[:MOST_ROWS]),
+        cause=LENGTH_COLLAPSE,
+        advice=f"Set a limit of {unit} for an episode, and end it there with its cause recorded.",
+        next_check="Read the longest one from its middle: does it still work at the task?",
     )
 
 
@@ -99,22 +92,15 @@ def _growth(traces: Traces) -> RuleResult:
     better = trend(traces, achieved, share=is_rate)
     pays = better is not None and better.direction > 0
     unit = "tokens" if traces.has_tokens else "characters"
-    what = (
+    return one_finding(
+        traces,
+        "trace-growth",
+        "note" if pays else "warning",
         f"Episodes have grown from {course.early.value:.3g} {unit} in the first third of the steps to "
-        f"{course.late.value:.3g} in the last, with {'more' if pays else 'no more'} success."
-    )
-    return RuleResult(
-        (
-            Finding(
-                rule="trace-growth",
-                severity="note" if pays else "warning",
-                summary=what,
-                steps=steps_of(traces, course.since),
-                evidence=segments(traces, size, f"mean {unit}"),
-                certainty=CERTAINTY,
-                cause="" if pays else LENGTH_COLLAPSE,
-                advice="Look at whether the loss or the reward pays for length, and at the share cut off at the limit.",
-                next_check="Compare an early and a late answer to the same prompt: what do the added words do?",
-            ),
-        )
+        f"{course.late.value:.3g} in the last, with {'more' if pays else 'no more'} success.",
+        since=course.since,
+        evidence=segments(traces, size, f"mean {unit}"),
+        cause=LENGTH_COLLAPSE,
+        advice="Look at whether the loss or the reward pays for length, and at the share cut off at the limit.",
+        next_check="Compare an early and a late answer to the same prompt: what do the added words do?",
     )

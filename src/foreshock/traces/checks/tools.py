@@ -6,9 +6,9 @@ from collections import defaultdict
 from typing import Any
 
 from foreshock.rules.causes import ENVIRONMENT, TOOL_USE_COLLAPSE
-from foreshock.rules.finding import CannotJudge, Finding, RuleResult
+from foreshock.rules.finding import CannotJudge, RuleResult
 from foreshock.traces.chat import error_kind
-from foreshock.traces.checks.common import CERTAINTY, Share, examples, judged, segments, steps_of, together
+from foreshock.traces.checks.common import Share, examples, judge, one_finding, segments, together
 from foreshock.traces.episode import Episode, Traces
 from foreshock.traces.loops import loop_in, repeated
 from foreshock.traces.rates import FEWEST, trend
@@ -22,7 +22,7 @@ MOST_ROWS = 6
 
 def check(traces: Traces) -> RuleResult:
     """Judge the tool calls; traces that never had any say nothing."""
-    findings = [finding for share in SHARES for finding in judged(traces, share)]
+    findings = [finding for share in SHARES for finding in judge(traces, share)]
     calls = sum(len(episode.calls) + episode.parse_errors for episode in traces.episodes)
     gaps: tuple[CannotJudge, ...] = ()
     if 0 < calls < FEWEST and not findings:
@@ -31,8 +31,8 @@ def check(traces: Traces) -> RuleResult:
 
 
 def _failed(episode: Episode) -> tuple[float, float]:
-    judged_calls = [call for call in episode.calls if call.result is not None]
-    return sum(bool(call.error) for call in judged_calls), len(judged_calls)
+    answered = [call for call in episode.calls if call.result is not None]
+    return sum(bool(call.error) for call in answered), len(answered)
 
 
 def _unparsed(episode: Episode) -> tuple[float, float]:
@@ -143,21 +143,15 @@ def _given_up(traces: Traces) -> RuleResult:
         return RuleResult()
     if course.direction >= 0 or course.late.value > FALLEN * course.early.value:
         return RuleResult()
-    return RuleResult(
-        (
-            Finding(
-                rule="trace-tool-use",
-                severity="warning",
-                summary=(
-                    f"Tool calls per episode have fallen from {course.early.value:.2g} in the first third of the steps "
-                    f"to {course.late.value:.2g} in the last."
-                ),
-                steps=steps_of(traces, course.since),
-                evidence=segments(traces, calls, "calls per episode"),
-                certainty=CERTAINTY,
-                cause=TOOL_USE_COLLAPSE,
-                advice="Look at whether failed calls or long answers were punished; require a call where it helps.",
-                next_check="Compare the success of late episodes with and without a call.",
-            ),
-        )
+    return one_finding(
+        traces,
+        "trace-tool-use",
+        "warning",
+        f"Tool calls per episode have fallen from {course.early.value:.2g} in the first third of the steps to "
+        f"{course.late.value:.2g} in the last.",
+        since=course.since,
+        evidence=segments(traces, calls, "calls per episode"),
+        cause=TOOL_USE_COLLAPSE,
+        advice="Look at whether failed calls or long answers were punished; require a call where it helps.",
+        next_check="Compare the success of late episodes with and without a call.",
     )
