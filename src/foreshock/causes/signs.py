@@ -18,7 +18,7 @@ from foreshock.batch import POST_TOOL, SLICES, TEXT_ONLY
 from foreshock.rules.aggregates import listed
 from foreshock.rules.finding import Finding
 from foreshock.rules.non_finite import KEYS
-from foreshock.rules.series import Course, course
+from foreshock.rules.series import Course, longest_course
 from foreshock.rules.tail_course import MINIMUM_GROWTH, tail_course
 from foreshock.rules.tail_effect import effect_of
 from foreshock.run import Run
@@ -36,7 +36,7 @@ class Facts:
 
     def course(self, key: str) -> Course | None:
         """Return how a key went after the warm-up, or from the first row on where that leaves too few rows."""
-        return course(self.run, key) or course(self.run, key, warm_up=False)
+        return longest_course(self.run, key)
 
     def found(self, rules: Rules) -> bool:
         """Say whether one of these rules has a finding."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from foreshock.rules.causes import OPTIMISER
 from foreshock.rules.finding import RuleResult
-from foreshock.rules.series import course
+from foreshock.rules.series import are_shares, course
 from foreshock.rules.statements import heuristic, is_near, one_finding, reward_sentence, time_sentence
 from foreshock.run import Run
 
@@ -37,24 +37,19 @@ CERTAINTY = heuristic(warned=0)
 def check(run: Run) -> RuleResult:
     """Compare the late share of clipped tokens with the early one."""
     share = course(run, KEY)
-    if share is None or not 0 <= share.values.min() <= share.values.max() <= 1 + 1e-6:
-        return RuleResult()
-    if not share.values.any():
+    if share is None or not are_shares(share.values) or not share.values.any():
         return RuleResult()
     if not share.growth >= GROWTH or share.direction != "up":
         return RuleResult(judged=(f"the share of clipped tokens does not climb ({KEY})",))
-    since, late = share.change.since_step or run.last_step, share.late_level
+    late = share.late_level
+    critical = late >= HALF or (late >= LARGE and is_near(share, HALF))
     return one_finding(
         run,
         ID,
-        "critical"
-        if late >= HALF or (late >= LARGE and is_near(share, HALF))
-        else "warning"
-        if late >= LARGE
-        else "note",
-        since,
+        "critical" if critical else "warning" if late >= LARGE else "note",
+        share.since,
         f"The share of clipped tokens has grown ×{share.growth:.1f}, from {share.early_level:.2%} to {late:.2%}, over "
-        f"half of it since step {since}.",
+        f"half of it since step {share.since}.",
         time_sentence(share, HALF, f"{HALF:.0%}"),
         reward_sentence(run),
         keys=(KEY, "reward", "grad_norm", "entropy", "kl"),

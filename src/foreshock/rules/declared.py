@@ -27,7 +27,7 @@ from typing import Any
 from foreshock.errors import InputError, RuleError
 from foreshock.rules.conditions import Condition, parse_condition
 from foreshock.rules.finding import SEVERITIES, CannotJudge, Finding, RuleResult
-from foreshock.rules.series import Course, course, rows_of
+from foreshock.rules.series import longest_course, rows_of
 from foreshock.rules.statements import segment_rows
 from foreshock.run import Run
 
@@ -102,7 +102,7 @@ class DeclaredRule:
         steps, values = rows_of(run, metric)
         if values.size < window:
             return self._gap(_too_few(run, metric, values.size, window))
-        early = _baseline(run, metric) if self._condition.is_relative else None
+        early = longest_course(run, metric) if self._condition.is_relative else None
         if self._condition.is_relative and (early is None or not early.early_level):
             return self._gap(f"{metric} has no level at the start of the run to compare with.")
         level = early.early_level if early is not None else float("nan")
@@ -170,10 +170,6 @@ def _read(table: Mapping[str, Any], where: str, path: Path) -> DeclaredRule:
 def _near(name: str) -> str:
     near = difflib.get_close_matches(name, FIELDS, n=1)
     return f" Did you mean {near[0]!r}?" if near else ""
-
-
-def _baseline(run: Run, metric: str) -> Course | None:
-    return course(run, metric) or course(run, metric, warm_up=False)
 
 
 def _too_few(run: Run, metric: str, rows: int, window: int) -> str:

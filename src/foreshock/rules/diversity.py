@@ -55,7 +55,7 @@ def check(run: Run) -> RuleResult:
     signs = [words for key, words in SIGNS.items() if direction(run, key) == "down"]
     if early <= 0 or late > SMALL * early or direction(run) == "up" or not signs:
         return RuleResult(judged=("completions keep their spread of lengths (completions/*_length)",))
-    since = longest.change.since_step or shortest.change.since_step or run.last_step
+    since = (longest if longest.change.moved else shortest).since
     return one_finding(
         run,
         ID,

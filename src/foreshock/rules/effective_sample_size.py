@@ -13,7 +13,7 @@ References: Kish, "Survey sampling" (1965); Kong, "A note on importance sampling
 from __future__ import annotations
 
 from foreshock.rules.finding import RuleResult
-from foreshock.rules.series import course
+from foreshock.rules.series import are_shares, course
 from foreshock.rules.statements import one_finding
 from foreshock.run import Run
 
@@ -32,11 +32,11 @@ SMALL, HALF = 0.2, 0.5
 def check(run: Run) -> RuleResult:
     """Note a fall of the effective sample size."""
     share = course(run, KEY)
-    if share is None or not 0 <= share.values.min() <= share.values.max() <= 1 + 1e-6:
+    if share is None or not are_shares(share.values):
         return RuleResult()
     if share.late_level >= SMALL or share.growth >= HALF or share.direction != "down":
         return RuleResult(judged=(f"the effective sample size holds ({KEY})",))
-    since = share.change.since_step or run.last_step
+    since = share.since
     return one_finding(
         run,
         ID,

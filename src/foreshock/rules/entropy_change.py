@@ -79,7 +79,7 @@ def _result(run: Run, entropy: Course, cause: str, signs: tuple[str, ...]) -> Ru
     fallen = cause == ENTROPY_COLLAPSE
     near = fallen and is_near(entropy, 0.0)
     far = near or entropy.growth <= FAR_BELOW or entropy.growth >= FAR_ABOVE
-    since = entropy.change.since_step or run.last_step
+    since = entropy.since
     return one_finding(
         run,
         ID,

@@ -53,7 +53,7 @@ def check(run: Run) -> RuleResult:
     if not kl.growth >= WARNING or not _still_rising(kl) or kl.direction != "up":
         return RuleResult(judged=("no KL runaway (kl)",))
     critical = kl.growth >= CRITICAL and (kl.late_level >= VERY_LARGE or is_near(kl, VERY_LARGE))
-    since = kl.change.since_step or run.last_step
+    since = kl.since
     return one_finding(
         run,
         ID,

@@ -54,7 +54,7 @@ def check(run: Run) -> RuleResult:
     kind = "chosen" if moved is chosen else "rejected"
     return _note(
         run,
-        moved.change.since_step or run.last_step,
+        moved.since,
         f"{moved.key} has moved by {moved.gain:.2g} and {still.key} by {still.gain:.2g}: mostly the {kind} answers are "
         "learned.",
     )

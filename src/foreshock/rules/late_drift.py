@@ -50,7 +50,7 @@ def check(run: Run) -> RuleResult:
     climbing = [each for each in courses if _climbs(each)]
     if not climbing:
         return RuleResult(judged=(f"no slow climb ({', '.join(each.key for each in courses)})",))
-    since = min(each.change.since_step or run.last_step for each in climbing)
+    since = min(each.since for each in climbing)
     first = climbing[0]
     return one_finding(
         run,

@@ -16,7 +16,7 @@ import math
 
 from foreshock.rules.causes import LENGTH_COLLAPSE
 from foreshock.rules.finding import RuleResult
-from foreshock.rules.series import course, direction, held_since, latest, rows_of
+from foreshock.rules.series import are_shares, course, direction, held_since, latest, rows_of
 from foreshock.rules.statements import heuristic, is_near, one_finding, reward_sentence, time_sentence
 from foreshock.run import Run
 
@@ -40,7 +40,7 @@ CERTAINTY = heuristic(warned=1)
 def check(run: Run) -> RuleResult:
     """Judge the level from the first logs on, then the trend since the warm-up."""
     _, recent = latest(run, KEY)
-    if not recent.size or not 0 <= recent.min() <= recent.max() <= 1 + 1e-6:
+    if not are_shares(recent):
         return RuleResult()
     level = float(recent.mean())
     if level >= NEARLY_ALL:
@@ -52,7 +52,7 @@ def check(run: Run) -> RuleResult:
     late = math.nan if share is None else float(share.late.mean())
     if share is None or share.rise < RISE or not RISEN <= late <= 1 or share.direction != "up":
         return RuleResult(judged=(f"completions end before the length limit ({KEY})",))
-    since = share.change.since_step or run.last_step
+    since = share.since
     what = f"The share of completions cut off at the length limit has risen from {share.early.mean():.0%} to {late:.0%}"
     when = time_sentence(share, NEARLY_ALL, f"{NEARLY_ALL:.0%}")
     near = is_near(share, NEARLY_ALL)

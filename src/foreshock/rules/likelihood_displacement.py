@@ -43,7 +43,7 @@ def check(run: Run) -> RuleResult:
     if chosen.direction != "down" or rejected.direction != "down" or chosen.early_level >= 0:
         return RuleResult(judged=(f"chosen answers stay likely ({CHOSEN})",))
     growth = chosen.late_level / chosen.early_level
-    since = chosen.change.since_step or run.last_step
+    since = chosen.since
     worse = growth >= FAR or direction(run, ACCURACY) in ("flat", "down")
     return one_finding(
         run,

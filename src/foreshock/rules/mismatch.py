@@ -59,6 +59,7 @@ CERTAINTY = heuristic(warned=17, where=", 14 of them in very rough noise")
 ADVICE_JUMP = "Check that the sampler has the weights of this step: a wake-up from sleep or a restart may lose them."
 ADVICE_TREND = "Keep a checkpoint from before this step. Correct with truncated importance ratios, or match precisions."
 ADVICE_BIAS = "Sample with top_p = 1 and no top_k, or take log-probabilities before the sampler renormalises them."
+CHECK_BIAS = "Sample one batch with top_p = 1: is the mean ratio 1 then?"
 
 
 def check(run: Run) -> RuleResult:
@@ -104,7 +105,7 @@ def _trend(run: Run, key: str) -> RuleResult | None:
     third = float(np.median(np.array_split(gap.values, 4)[2]))
     if gap.late_level < STILL_RISING * third:
         return None
-    since = gap.change.since_step or run.last_step
+    since = gap.since
     return one_finding(
         run,
         ID,
@@ -149,7 +150,7 @@ def _bias(run: Run) -> RuleResult | None:
         name=TRUNCATED_SUPPORT,
         exclusions=("It is the same from the first row on: neither stale weights nor a drifting engine.",),
         advice=ADVICE_BIAS,
-        next_check="Sample one batch with top_p = 1: is the mean ratio 1 then?",
+        next_check=CHECK_BIAS,
     )
 
 

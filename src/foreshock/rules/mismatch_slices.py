@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from foreshock.batch import OLD_ROLLOUT, POLICY_ROLLOUT, POST_TOOL, SLICES, TEXT_ONLY
 from foreshock.rules.causes import ENGINE_MISMATCH, RETOKENISATION, TRUNCATED_SUPPORT
 from foreshock.rules.finding import Finding, RuleResult
+from foreshock.rules.mismatch import ADVICE_BIAS, CHECK_BIAS
 from foreshock.run import Block, Run, merge_pair
 from foreshock.sketch import LogRatioSketch
 
@@ -127,8 +128,8 @@ def _bias(sketch: LogRatioSketch, names: Sequence[str]) -> _Told | None:
         "warning",
         f"The mean ratio of trainer over sampler is {means} in the first blocks: a bias, not drift. Log-probabilities "
         "that the sampler renormalises over top-p or top-k do this.",
-        "Sample with top_p = 1 and no top_k, or take log-probabilities before the sampler renormalises them.",
-        "Sample one batch with top_p = 1: is the mean ratio 1 then?",
+        ADVICE_BIAS,
+        CHECK_BIAS,
         TRUNCATED_SUPPORT,
     )
 

@@ -40,7 +40,7 @@ def check(run: Run) -> RuleResult:
         return RuleResult()
     if spread.growth > SMALL or spread.direction != "down" or reward == "up":
         return RuleResult(judged=(f"rewards keep their spread ({KEY})",) if spread.growth > SMALL else ())
-    since = spread.change.since_step or run.last_step
+    since = spread.since
     return one_finding(
         run,
         ID,

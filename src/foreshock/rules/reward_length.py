@@ -54,7 +54,7 @@ def check(run: Run) -> RuleResult:
         run,
         ID,
         "warning" if abs(correlation) >= WARNED else "note",
-        length.change.since_step or run.last_step,
+        length.since,
         f"Row by row the reward goes {'with' if correlation > 0 else 'against'} the length (correlation "
         f"{correlation:.2f}), and the mean length has gone from {early:.0f} to {late:.0f} tokens.",
         reward_sentence(run),

@@ -65,6 +65,11 @@ class Course:
         return series_change(self.steps, self.values, (int(self.steps[0]), int(self.steps[self.early.size - 1])))
 
     @property
+    def since(self) -> int:
+        """The first step of the stretch that has covered half of the move; the last step where nothing has moved."""
+        return int(self.steps[-1]) if self.change.since_step is None else self.change.since_step
+
+    @property
     def rise(self) -> float:
         """Mean of the late rows minus mean of the early ones, in the unit of the key."""
         return float(self.late.mean() - self.early.mean())
@@ -144,6 +149,11 @@ def course(run: Run, key: str, *, warm_up: bool = True) -> Course | None:
     return _remembered(run, name, (_stamp(run, key), after), lambda: _course(key, *rows_of(run, key), after))
 
 
+def longest_course(run: Run, key: str) -> Course | None:
+    """Return how a key went after the warm-up, or from the first row on where that leaves too few rows."""
+    return course(run, key) or course(run, key, warm_up=False)
+
+
 def _course(key: str, steps: Steps, values: Floats, after: int | None) -> Course | None:
     start = 0 if after is None else int(np.searchsorted(steps, after, side="right"))
     steps, values = steps[start:], values[start:]
@@ -188,6 +198,11 @@ def decisive(run: Run, key: str) -> Course | None:
     """Return the course since the warm-up where that moved, and else the one since the first row."""
     settled = course(run, key)
     return settled if settled is not None and settled.direction != "flat" else course(run, key, warm_up=False)
+
+
+def are_shares(values: Floats) -> bool:
+    """Say whether there are values, and all lie between 0 and 1."""
+    return values.size > 0 and 0 <= float(values.min()) <= float(values.max()) <= 1 + 1e-6
 
 
 def latest(run: Run, key: str) -> tuple[Steps, Floats]:

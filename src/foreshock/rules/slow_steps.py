@@ -44,7 +44,7 @@ def check(run: Run) -> RuleResult:
             longer = length.growth
         if slower / longer < NOTED or speed.direction != wanted:
             return RuleResult(judged=(f"steps take as long as at the start ({key})",))
-        since = speed.change.since_step or run.last_step
+        since = speed.since
         return one_finding(
             run,
             ID,

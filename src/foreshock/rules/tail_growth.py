@@ -26,6 +26,7 @@ from foreshock.rules.aggregates import aggregate_changes, aggregate_sentence, li
 from foreshock.rules.attribution import attribute
 from foreshock.rules.causes import HIDDEN, SUPPORT_MISMATCH
 from foreshock.rules.finding import CannotJudge, Finding, RuleResult
+from foreshock.rules.statements import sentences
 from foreshock.rules.tail_course import ENOUGH_BLOCKS, MINIMUM_GROWTH, TailCourse, tail_course
 from foreshock.rules.tail_effect import Effect, effect_of
 from foreshock.run import Run
@@ -71,7 +72,7 @@ def _finding(run: Run, course: TailCourse) -> Finding:
         severity="critical" if course.critical is not None else "warning",
         slice=POST_TOOL,
         steps=(alarm_step, run.last_step),
-        summary=_sentences(
+        summary=sentences(
             effect.growth_sentence(),
             "It has receded since its alarm." if course.growth < MINIMUM_GROWTH else effect.trend_sentence(),
             _aggregates_then_and_now(then, now, alarm_step, course.warm_up),
@@ -119,7 +120,7 @@ def _without_contrast(run: Run, course: TailCourse) -> Finding:
         severity="warning" if course.lone_warning is not None else "note",
         slice=POST_TOOL,
         steps=(course.alone.last_step, run.last_step),
-        summary=_sentences(
+        summary=sentences(
             effect.growth_sentence(),
             effect.trend_sentence(),
             "Without enough text-only tokens to compare with, this may be ordinary learning, which moves all tails.",
@@ -149,16 +150,12 @@ def _too_little(course: TailCourse) -> CannotJudge:
 def _aggregates_then_and_now(then: Mapping[str, Change], now: Mapping[str, Change], alarm: int, warm_up: int) -> str:
     sentence = aggregate_sentence(then, warm_up)
     later = [name for name, change in now.items() if change.moved and name in then and not then[name].moved]
-    return _sentences(
+    return sentences(
         sentence and f"When that was certain, at step {alarm}: {sentence}.",
         "Moved later: " + ", ".join(f"{name} since step {now[name].since_step}" for name in later) + "."
         if later
         else "",
     )
-
-
-def _sentences(*parts: str) -> str:
-    return " ".join(filter(None, parts))
 
 
 def _certainty(course: TailCourse) -> str:

@@ -41,7 +41,7 @@ def check(run: Run) -> RuleResult:
     if failures is not None and failures.rise >= RISE:
         early, late = float(failures.early.mean()), float(failures.late.mean())
         if RISEN <= late <= 1 and failures.direction == "up":
-            since = failures.change.since_step or run.last_step
+            since = failures.since
             what = f"The share of tool calls that fail has risen from {early:.0%} to {late:.0%} since step {since}."
             return _result(run, "critical" if late >= CRITICAL else "warning", what, since)
     _, recent = latest(run, KEY)

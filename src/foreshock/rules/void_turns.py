@@ -17,7 +17,7 @@ import re
 
 from foreshock.rules.causes import TOOL_USE_COLLAPSE
 from foreshock.rules.finding import RuleResult
-from foreshock.rules.series import course, held_since, latest, rows_of
+from foreshock.rules.series import are_shares, course, held_since, latest, rows_of
 from foreshock.rules.statements import heuristic, one_finding, reward_sentence, time_sentence
 from foreshock.run import Run
 
@@ -41,10 +41,10 @@ def check(run: Run) -> RuleResult:
     if key is None:
         return RuleResult()
     share, recent = course(run, key), latest(run, key)[1]
-    if not recent.size or not 0 <= recent.min() <= recent.max() <= 1 + 1e-6:
+    if not are_shares(recent):
         return RuleResult()
     if share is not None and share.rise >= RISE and share.late_level >= RISEN and share.direction == "up":
-        since = share.change.since_step or run.last_step
+        since = share.since
         what = f"{key} has risen from {share.early_level:.0%} to {share.late_level:.0%} since step {since}."
         return _result(run, key, since, what, time_sentence(share, MOST, f"{MOST:.0%}"), float(recent.mean()))
     if recent.mean() < MOST:

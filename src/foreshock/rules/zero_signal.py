@@ -131,7 +131,7 @@ def _trend(run: Run) -> RuleResult | None:
     stuck = reward == "flat" and share.rise >= LARGE_RISE and level >= LARGELY_RISEN
     if not (stuck or reward == "down"):
         return None
-    since = share.change.since_step or run.last_step
+    since = share.since
     return one_finding(
         run,
         ID,
