@@ -32,7 +32,8 @@ def test_every_run_has_a_row_and_every_arm_each_measure(results):
     rows = tables.run_rows(results)
     assert [(row["arm"], row["seed"]) for row in rows[:2]] == [("fixed", 0), ("drift_aware", 0)]
     assert rows[0]["alarm"] != "–"
-    assert rows[1]["alarm"] == "–"
+    assert rows[0]["lead (steps)"] == f"over {210 - int(rows[0]['alarm'])}"
+    assert (rows[1]["alarm"], rows[1]["lead (steps)"]) == ("–", "–")
     assert float(rows[0]["p95 post-tool, late/early"]) > 2
     parts = {(row["arm"], row["measure"]): row for row in tables.part_rows(results)}
     assert len(parts) == 3 * 11

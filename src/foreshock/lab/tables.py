@@ -38,7 +38,7 @@ def run_rows(results: Sequence[RunResult]) -> list[Row]:
             "seed": run.seed,
             "alarm": _step(run.alarm),
             "aggregates that moved": ", ".join(f"{name} {step}" for name, step in run.moved.items()) or "none",
-            "lead (steps)": NO_VALUE if run.lead is None else str(run.lead),
+            "lead (steps)": _lead(run),
             **{f"{name}, late/early": shown(growth(run, name)) for name in GROWTHS},
         }
         for run in results
@@ -128,6 +128,12 @@ def _check(sentence: str, runs: dict[int, RunResult], holds: Callable[[RunResult
 def _interval(values: Sequence[float]) -> str:
     mean, low, high = bootstrap_mean(values)
     return shown(mean) if math.isnan(low) else f"{shown(mean)} [{shown(low)}, {shown(high)}]"
+
+
+def _lead(run: RunResult) -> str:
+    if run.alarm is None:
+        return NO_VALUE
+    return f"over {run.run.last_step - run.alarm}" if run.lead is None else str(run.lead)
 
 
 def _step(step: int | None) -> str:
