@@ -173,7 +173,7 @@ def _ess_panel(results: Sequence[RunResult]) -> Panel:
 
 def _alpha_panel(results: Sequence[RunResult]) -> Panel:
     band = _block_band("α", results, _alpha_of, COLOURS[POST_TOOL])
-    return Panel("α", (band,), results[0].burn_in, y_range=(0.0, 1.0))
+    return Panel("α", (band,), results[0].burn_in, y_range=FROM_ZERO)
 
 
 def _series_panel(title: str, key: str, y_range: Range | None) -> Callable[[Sequence[RunResult]], Panel]:

@@ -53,6 +53,8 @@ def _canvas(figure: Figure) -> Canvas:
         axes[i][0].set_ylabel(row[0].y_title)
         for j, panel in enumerate(row):
             _draw_panel(axes[i][j], panel, x_log=figure.x_log)
+        if row[0].y_range is not None:
+            axes[i][0].set_ylim(*row[0].y_range)  # last, so that an open end holds every panel of the row
     for j, name in enumerate(figure.columns):
         axes[0][j].set_title(words_of(name), loc="left", fontsize=10)
         axes[-1][j].set_xlabel(figure.x_title)
@@ -76,8 +78,6 @@ def _draw_panel(axis: Any, panel: Panel, *, x_log: bool) -> None:
         axis.set_xlim(left=0)
     for step in panel.alarms:
         axis.plot([step], [0.985], transform=axis.get_xaxis_transform(), marker="v", markersize=5.5, color=ALARM)
-    if panel.y_range is not None:
-        axis.set_ylim(*panel.y_range)
     for scaled, used in ((axis.xaxis, x_log), (axis.yaxis, panel.log)):
         if used:
             _log_scale(axis, scaled)

@@ -30,7 +30,7 @@ class Model:
 
 
 MODELS = {
-    "tiny": Model("a small tool-using agent", tuple(ARMS), 210, 6, 0.6),
+    "tiny": Model("a small tool-using agent", tuple(ARMS), 210, 6, 0.45),
     "smollm2": Model(
         "SmolLM2-135M-Instruct with LoRA", ("fixed", "drift_aware", "constrained"), 60, 10, 45.0, resumes=True
     ),
