@@ -9,6 +9,7 @@ import csv
 import sys
 from pathlib import Path
 
+from foreshock.lab.plan import ORIGINAL
 from foreshock.lab.saved import save
 from foreshock.run import read_run_directory
 
@@ -17,7 +18,7 @@ RUNS, LABELS = HERE / "runs", HERE / "labels.csv"
 
 LABEL = {
     "fixed": "grows", "adaptive_kl": "grows",
-    "constrained": "quiet", "free_form": "quiet", "frozen": "quiet", "drift_aware": "quiet",
+    "constrained": "quiet", "free_form": "quiet", "drift_aware": "quiet",
 }  # fmt: skip
 """What an arm is built to do to the post-tool tail; every other arm is ``open`` and not scored."""
 
@@ -30,6 +31,9 @@ def main(sweep: Path) -> None:
     for run_dir in sorted((sweep / "runs").iterdir()):
         if (run_dir / "run.json").is_file() and read_run_directory(run_dir).identity.get("status") == "finished":
             save(run_dir, RUNS / f"{run_dir.name}.tar.gz")
+            if (run_dir / ORIGINAL).is_dir():
+                arm, _, seed = run_dir.name.rpartition("-")
+                save(run_dir / ORIGINAL, RUNS / f"{arm}-{ORIGINAL}-{seed}.tar.gz")
     with LABELS.open("w", newline="", encoding="utf-8") as file:
         table = csv.writer(file, lineterminator="\n")
         table.writerow(["run", "arm", "seed", "split", "label"])
