@@ -1,15 +1,13 @@
 from __future__ import annotations
 
-import math
 from itertools import pairwise
 
 import numpy as np
 import pytest
 
-from foreshock.detect.aggregates import Change
 from foreshock.run import Block, Run, merge_pair
 from foreshock.sketch import LogRatioSketch
-from foreshock.views import figures
+from foreshock.views import figures, multiples
 
 PAIR = "policy/ref"
 
@@ -24,7 +22,7 @@ def over_steps(run: Run) -> list[figures.Panel]:
         figures.tail_panel(run.blocks, PAIR, steps),
         figures.ess_panel(run.blocks, PAIR, steps),
         figures.alpha_panel(run.blocks, PAIR, steps),
-        figures.aggregates_panel(run, {}, steps),
+        multiples.aggregates_panel(run, {}, steps),
     ]
 
 
@@ -97,21 +95,6 @@ def test_alpha_prefers_the_counters_that_see_every_row(make_run) -> None:
     assert figures.alpha_panel([counted], PAIR, steps).figure.data[0].y == (0.4,)
     assert figures.alpha_panel([block], PAIR, steps).figure.data[0].y == (0.5,)
     assert figures.alpha_panel([Block(0, 1, 2, {})], None, steps).missing
-
-
-def test_scalars_that_are_not_finite_are_gaps_and_counted_in_the_title() -> None:
-    run = Run()
-    for step, loss in enumerate([0.1, math.nan, math.inf, 0.2], start=1):
-        run.append_scalars(step, {"loss": loss})
-    changes = {"loss": Change(False, None, math.nan, math.nan, "only 4 values")}
-    panel = figures.aggregates_panel(run, changes, figures.steps_of(run))
-    assert panel.figure.data[0].y == (0.1, None, None, 0.2)
-    assert panel.figure.layout.annotations[0].text == "<b>loss</b> — cannot be judged; 2 of 4 not finite"
-    assert panel.notes == ("Not logged: reward, entropy, kl.", "Not judged: loss (only 4 values).")
-
-
-def test_no_scalars_is_a_sentence() -> None:
-    assert "was logged" in figures.aggregates_panel(Run(), {}, figures.Steps(0, 0)).missing
 
 
 def test_at_most_eight_user_slices_are_drawn_and_the_rest_is_said() -> None:

@@ -12,24 +12,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import plotly.graph_objects as go
 
 from foreshock.batch import POST_TOOL, SLICES, TEXT_ONLY
-from foreshock.detect.aggregates import Change
-from foreshock.rules.aggregates import AGGREGATES
 from foreshock.run import Block, Run, merge_pair
 from foreshock.sketch import LogRatioSketch
 from foreshock.stats.diagnostic import Diagnostic
 from foreshock.views.tables import ESS_CAP, parts_of
-from foreshock.views.words import change_words
 
 COLOURS = {TEXT_ONLY: "#67829c", POST_TOOL: "#d9600f"}
 USER_COLOURS = ("#009e73", "#b07aa1", "#c79a00", "#3a9bdc", "#8c6d5a", "#7f7f7f", "#5e8f3a", "#c0627a")
 NEUTRAL = "#7d8791"
 OPACITY = {"early": 0.42, "middle": 0.7, "late": 1.0}
 MOST_USER_SLICES = len(USER_COLOURS)
-UNITS = {"entropy": "nats per token", "mean KL": "nats per token"}
 MOST_MARKERS = 60
 """Points of a line above which single points are no longer marked."""
 
@@ -69,14 +64,14 @@ def steps_of(run: Run, warm_up: int = 0, marks: Mapping[int, str] | None = None)
 
 def tail_panel(blocks: Sequence[Block], pair: str, steps: Steps) -> Panel:
     """Draw p95 and p99 of |log-ratio| per block for the two built-in slices."""
-    figure = _figure(340, _y_axis("|log-ratio| (nats)", rangemode="tozero"))
+    figure = empty_figure(340, _y_axis("|log-ratio| (nats)", rangemode="tozero"))
     notes = []
     for name in SLICES:
         for label, q, style in (("p95", 0.95, {"width": 1.4, "dash": "dot"}), ("p99", 0.99, {"width": 2.4})):
             values = [_of(block, pair, name, lambda sketch, s=name, q=q: sketch.quantile(q, s)) for block in blocks]
             _add_blocks(figure, blocks, values, f"{name} {label}", COLOURS[name], style)
         notes += _gaps(blocks, pair, name)
-    _over_steps(figure, steps, labels=True)
+    over_steps(figure, steps, labels=True)
     return Panel(
         f"Tail of |{_pair_words(pair)}| by slice",
         "Each point is one block; the shaded warm-up is not judged. A tail that stretches only in the post-tool slice, "
@@ -92,11 +87,11 @@ def user_tail_panel(blocks: Sequence[Block], pair: str, steps: Steps, slices: Se
     merged = merge_pair(blocks, pair)
     assert merged is not None
     largest = sorted(slices, key=lambda name: -merged.n(name))[:MOST_USER_SLICES]
-    figure = _figure(320, _y_axis("p99 of |log-ratio| (nats)", rangemode="tozero"))
+    figure = empty_figure(320, _y_axis("p99 of |log-ratio| (nats)", rangemode="tozero"))
     for name, colour in zip(largest, USER_COLOURS, strict=False):
         values = [_of(block, pair, name, lambda sketch, s=name: sketch.quantile(0.99, s)) for block in blocks]
         _add_blocks(figure, blocks, values, name, colour, {"width": 1.8})
-    _over_steps(figure, steps)
+    over_steps(figure, steps)
     left_out = len(slices) - len(largest)
     return Panel(
         "Tail in your own slices",
@@ -127,13 +122,13 @@ def tail_share_panels(blocks: Sequence[Block], pair: str, slices: Sequence[str] 
 
 def ess_panel(blocks: Sequence[Block], pair: str, steps: Steps) -> Panel:
     """Draw the effective sample size over n, log-ratios capped at 3 nats, per block for the two built-in slices."""
-    figure = _figure(210, _y_axis("ESS/n", range=(0, 1.04)))
+    figure = empty_figure(210, _y_axis("ESS/n", range=(0, 1.04)))
     notes = []
     for name in SLICES:
         values = [_of(block, pair, name, lambda sketch, s=name: sketch.ess_share(s, cap=ESS_CAP)) for block in blocks]
         _add_blocks(figure, blocks, values, name, COLOURS[name], {"width": 2})
         notes += _gaps(blocks, pair, name)
-    _over_steps(figure, steps)
+    over_steps(figure, steps)
     return Panel(
         "Effective sample size",
         "Share of tokens that still count when each is weighted by its importance ratio (log-ratio capped at 3 nats). "
@@ -153,53 +148,14 @@ def alpha_panel(blocks: Sequence[Block], pair: str | None, steps: Steps) -> Pane
     values = [_alpha(block, pair) for block in blocks]
     if all(math.isnan(value) for value in values):
         return Panel(title, caption, missing="No response tokens were counted in this run, so α is unknown.")
-    figure = _figure(190, _y_axis("share of tokens", range=(0, 1.04), tickformat=".0%"))
+    figure = empty_figure(190, _y_axis("share of tokens", range=(0, 1.04), tickformat=".0%"))
     _add_blocks(figure, blocks, values, POST_TOOL, COLOURS[POST_TOOL], {"width": 2}, fill=True)
     figure.update_layout(showlegend=False)
-    _over_steps(figure, steps)
+    over_steps(figure, steps)
     notes = (
         () if any(value > 0 for value in values) else ("No response token of this run follows a tool result: α is 0.",)
     )
     return Panel(title, caption, figure, notes=notes)
-
-
-def aggregates_panel(run: Run, changes: Mapping[str, Change], steps: Steps) -> Panel:
-    """Draw loss, reward, entropy and mean KL, as far as they were logged, as small multiples."""
-    title = "Aggregates on the same steps"
-    caption = (
-        "What dashboards usually show, with the state of each series against its own level after the warm-up. Where "
-        "these stay flat while a tail stretches, the failure is hidden from them."
-    )
-    logged = {name: run.series[key] for name, key in AGGREGATES.items() if key in run.series}
-    absent = ", ".join(key for name, key in AGGREGATES.items() if name not in logged)
-    notes = [f"Not logged: {absent}."] if absent else []
-    reasons = {name: changes[name].reason for name in logged if name in changes and changes[name].reason}
-    for reason in dict.fromkeys(reasons.values()):
-        names = ", ".join(name for name in reasons if reasons[name] == reason)
-        notes.append(f"Not judged: {names} ({reason}).")
-    if not logged:
-        return Panel(title, caption, missing="Neither loss, reward, entropy nor kl was logged in this run.")
-    figure = _figure(60 + 112 * len(logged), {})
-    gap = 0.3 / len(logged)
-    for number, (name, series) in enumerate(logged.items(), start=1):
-        bottom, top = 1 - number / len(logged), 1 - (number - 1) / len(logged) - gap
-        axis = "y" if number == 1 else f"y{number}"
-        values = [value if math.isfinite(value) else None for value in series.values.tolist()]
-        shown = {"mode": "lines"} if len(values) > 1 else {"mode": "markers", "marker": {"color": NEUTRAL, "size": 6}}
-        figure.add_trace(
-            go.Scatter(
-                x=series.steps.tolist(), y=_rounded(values), name=name, yaxis=axis, **shown,
-                line={"width": 1.3, "color": NEUTRAL}, hovertemplate=f"%{{y:.4g}}<extra>{html.escape(name)}</extra>",
-            )
-        )  # fmt: skip
-        figure.update_layout({f"yaxis{number}": {"domain": [max(bottom, 0), top], "nticks": 4, "zeroline": False}})
-        figure.add_annotation(
-            text=_state(name, series.values, changes.get(name)), x=0, y=top, xref="paper", yref="paper", xanchor="left",
-            yanchor="bottom", showarrow=False, align="left",
-        )  # fmt: skip
-    figure.update_layout(showlegend=False, xaxis={"anchor": "y" if len(logged) == 1 else f"y{len(logged)}"})
-    _over_steps(figure, steps)
-    return Panel(title, caption, figure, notes=tuple(notes))
 
 
 def _tail_share_panel(
@@ -214,7 +170,7 @@ def _tail_share_panel(
     if not drawn:
         return Panel(title, caption, missing=f"There is no tail to draw: {reason}.")
     x_range, y_range = axes
-    figure = _figure(330, _log_axis("share of tokens above x", y_range, percent=True))
+    figure = empty_figure(330, _log_axis("share of tokens above x", y_range, percent=True))
     for part, (blocks, (values, shares)) in drawn.items():
         label = f"{part} {blocks[0].first_step}–{blocks[-1].last_step}"
         figure.add_trace(
@@ -238,7 +194,7 @@ def _tail_curve(sketch: LogRatioSketch, name: str) -> tuple[list[float], list[fl
     else:
         above[-1] = 1.0
     keep = values > 0
-    return _rounded(values[keep].tolist()), _rounded(above[keep].tolist())
+    return rounded(values[keep].tolist()), rounded(above[keep].tolist())
 
 
 def _tail_axes(curves: Sequence[tuple[list[float], list[float]]]) -> tuple[Range, Range]:
@@ -280,17 +236,6 @@ def _gaps(blocks: Sequence[Block], pair: str, name: str) -> list[str]:
     return [f"The slice {name} holds no finite log-ratio in {empty} of {len(blocks)} blocks: a gap in its line."]
 
 
-def _state(name: str, values: Any, change: Change | None) -> str:
-    """Return the line above one of the small multiples: name, unit, and whether the series has moved."""
-    unit = f" ({UNITS[name]})" if name in UNITS else ""
-    bad = int(np.count_nonzero(~np.isfinite(values)))
-    return (
-        f"<b>{html.escape(name)}</b>{unit}"
-        + ("" if change is None else f" — {change_words(change)}")
-        + (f"; {bad} of {len(values)} not finite" if bad else "")
-    )
-
-
 def _add_blocks(
     figure: Any, blocks: Sequence[Block], values: Sequence[float], name: str, colour: str, line: dict[str, Any],
     *, fill: bool = False,
@@ -301,7 +246,7 @@ def _add_blocks(
     figure.add_trace(
         go.Scatter(
             x=[block.middle_step for block in blocks],
-            y=_rounded(finite),
+            y=rounded(finite),
             customdata=[f"{block.first_step}–{block.last_step}" for block in blocks],
             name=html.escape(name),
             mode="lines+markers" if len(blocks) <= MOST_MARKERS else "lines",
@@ -319,7 +264,7 @@ def _faint(colour: str) -> str:
     return f"rgba({red},{green},{blue},0.18)"
 
 
-def _over_steps(figure: Any, steps: Steps, *, labels: bool = False) -> None:
+def over_steps(figure: Any, steps: Steps, *, labels: bool = False) -> None:
     """Give a figure the shared step axis, the shaded warm-up and a line at every marked step."""
     space = max((steps.last - steps.first) * 0.02, 0.5)
     low, high = steps.first - space, steps.last + space
@@ -350,7 +295,8 @@ def _over_steps(figure: Any, steps: Steps, *, labels: bool = False) -> None:
             )  # fmt: skip
 
 
-def _figure(height: int, y_axis: dict[str, Any]) -> Any:
+def empty_figure(height: int, y_axis: dict[str, Any]) -> Any:
+    """Return a figure without anything in it, in the style of the report; ``height`` in pixels."""
     return go.Figure(
         layout={
             "height": height,
@@ -389,6 +335,6 @@ def _pair_words(pair: str) -> str:
     return f"log π_{numerator} − log π_{denominator}"
 
 
-def _rounded(values: Sequence[float | None]) -> list[Any]:
+def rounded(values: Sequence[float | None]) -> list[Any]:
     """Keep five significant digits: more would only make the file larger."""
     return [None if value is None else float(f"{value:.5g}") for value in values]

@@ -16,7 +16,7 @@ from foreshock.batch import SLICES
 from foreshock.diagnosis import Diagnosis
 from foreshock.rules.aggregates import aggregate_sentence, settled_blocks, warm_up_steps
 from foreshock.run import Run
-from foreshock.views import figures, tables, words
+from foreshock.views import figures, multiples, tables, words
 
 REPORT = "report.html"
 REPORT_DRAFT = ".report.html.tmp"
@@ -57,7 +57,8 @@ def render_report(run: Run, diagnosis: Diagnosis) -> str:
             no_tails=_no_tails(run),
             notices=_other_notices(run, diagnosis),
             alpha=figures.alpha_panel(run.blocks, pair, steps) if run.blocks else None,
-            scalars=figures.aggregates_panel(run, diagnosis.aggregates, steps),
+            scalars=multiples.aggregates_panel(run, diagnosis.aggregates, steps),
+            spoken_of=multiples.findings_panel(run, diagnosis.findings, steps),
             aggregate_table=tables.aggregate_table(run, settled_blocks(run)),
             others=[_tails(run, other, steps) for other in _pairs(run) if other != pair],
             skipped=tables.skipped_counts(run, diagnosis),

@@ -116,7 +116,7 @@ CHECKS = (
     ),
     _share(
         _EMPTY,
-        "nothing",
+        "",
         "Empty answers: episodes end with neither words nor a call.",
         "a server that answers nothing, or a stop string before the first word, trains the policy on silence.",
         "an answer that was dropped when the traces were written looks empty.",
@@ -130,7 +130,7 @@ CHECKS = (
     ),
     _share(
         _REPETITION,
-        "nothing",
+        "",
         "Repetition: messages end in a repetition of themselves.",
         "degenerate text is a sign of too large updates, or of a reward that pays for length.",
         "the last 2,000 characters count as repetition when they shrink eightfold; long tables can.",
