@@ -89,7 +89,7 @@ FAILURES = {
         "reward": plus(-0.2),
     },
     causes.LENGTH_COLLAPSE: {
-        "completions__clipped_ratio": plus(0.85),
+        "completions__clipped_ratio": lambda values, growth: np.minimum(values + 0.85 * growth, 1.0),
         "completions__mean_length": times(3),
         "reward": plus(-0.3),
     },

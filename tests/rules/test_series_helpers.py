@@ -4,9 +4,8 @@ import math
 
 import numpy as np
 import pytest
-from scipy import stats
 
-from foreshock.rules.series import course, direction, held_since, highest_stretch, kendall, last_rows, latest, rows_of
+from foreshock.rules.series import course, direction, held_since, highest_stretch, last_rows, latest, rows_of
 from foreshock.rules.statements import segment_rows, time_sentence
 from foreshock.run import Run
 
@@ -71,14 +70,6 @@ def test_a_move_is_judged_since_the_warm_up_first_and_else_since_the_first_row()
     assert direction(logged(0.3 + 0.5 * rise - fall + noise), "x") == "down"
     assert direction(logged(0.3 + noise), "x") == "flat"
     assert direction(logged(noise[:10]), "x") == ""
-
-
-def test_kendall_agrees_with_scipy_without_ties():
-    values = np.random.default_rng(0).permutation(30).astype(float)
-    tau = stats.kendalltau(np.arange(30), values).statistic
-    assert kendall(values) == pytest.approx(tau * math.sqrt(9 * 30 * 29 / (2 * 65)))
-    assert kendall(np.ones(30)) == 0.0
-    assert kendall(np.ones(1)) == 0.0
 
 
 def test_segments_are_thirds_of_the_steps_and_keys_that_are_not_logged_have_no_column():

@@ -56,7 +56,7 @@ def test_fractions_are_rounded_as_promised() -> None:
     assert not moved[:, :, LOWER >= 1].any()
 
 
-@pytest.mark.parametrize("name", ["kl_k2", "kl_k3", "second_moment", "chi2"])
+@pytest.mark.parametrize("name", ["kl_k3", "second_moment", "chi2"])
 def test_the_record_reads_as_the_sketch_did(name: str, draw: Callable[[int], np.ndarray]) -> None:
     sketch = LogRatioSketch(("all",))
     values = draw(30_000)

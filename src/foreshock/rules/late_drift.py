@@ -18,9 +18,10 @@ import numpy as np
 
 from foreshock.rules.causes import OPTIMISER
 from foreshock.rules.finding import RuleResult
-from foreshock.rules.series import Course, course, kendall
+from foreshock.rules.series import Course, course
 from foreshock.rules.statements import heuristic, one_finding, reward_sentence
 from foreshock.run import Run
+from foreshock.stats.trend import kendall
 
 ID = "late-drift"
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from foreshock.rules.causes import ENGINE_DRIFT, ENGINE_MISMATCH, STALE_WEIGHTS, TRUNCATED_SUPPORT
 from foreshock.rules.finding import RuleResult
-from foreshock.rules.series import SHORTEST, Floats, course, direction, jump, latest, rows_of
+from foreshock.rules.series import SHORTEST, Floats, course, direction, jump, latest, rows_of, shared_rows
 from foreshock.rules.statements import heuristic, one_finding, reward_sentence
 from foreshock.run import Run
 
@@ -156,7 +156,5 @@ def _bias(run: Run) -> RuleResult | None:
 
 def _exact_offset(run: Run) -> Floats:
     """Return the mean ratio minus 1 by row: k3 − k1 = E[ρ] − 1, where ρ is the ratio of trainer over sampler."""
-    steps_k1, k1 = rows_of(run, KL_K1)
-    steps_k3, k3 = rows_of(run, KL_K3)
-    _, in_k1, in_k3 = np.intersect1d(steps_k1, steps_k3, assume_unique=True, return_indices=True)
-    return np.asarray(k3[in_k3] - k1[in_k1])
+    k1, k3 = shared_rows(run, KL_K1, KL_K3)
+    return k3 - k1

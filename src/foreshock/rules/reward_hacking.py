@@ -25,9 +25,10 @@ import numpy as np
 from foreshock.detect.aggregates import MINIMUM_BASELINE, MINIMUM_RECENT
 from foreshock.rules.causes import REWARD_HACKING
 from foreshock.rules.finding import CannotJudge, RuleResult
-from foreshock.rules.series import Course, Floats, course, kendall, restarted_near, rows_of
+from foreshock.rules.series import Course, Floats, course, restarted_near, rows_of
 from foreshock.rules.statements import heuristic, one_finding
 from foreshock.run import Run
+from foreshock.stats.trend import kendall
 
 ID = "reward-without-progress"
 

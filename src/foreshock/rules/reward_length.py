@@ -17,7 +17,7 @@ import numpy as np
 
 from foreshock.rules.causes import REWARD_HACKING
 from foreshock.rules.finding import RuleResult
-from foreshock.rules.series import course, rows_of
+from foreshock.rules.series import course, shared_rows
 from foreshock.rules.statements import heuristic, one_finding, reward_sentence
 from foreshock.run import Run
 
@@ -68,9 +68,7 @@ def check(run: Run) -> RuleResult:
 
 def _correlation(run: Run) -> tuple[float, int]:
     """Return the correlation of the row-to-row differences of reward and length, and of how many rows."""
-    steps_reward, reward = rows_of(run, "reward")
-    steps_length, length = rows_of(run, KEY)
-    _, in_reward, in_length = np.intersect1d(steps_reward, steps_length, assume_unique=True, return_indices=True)
-    a, b = np.diff(reward[in_reward]), np.diff(length[in_length])
+    reward, length = shared_rows(run, "reward", KEY)
+    a, b = np.diff(reward), np.diff(length)
     size_a, size_b = float(np.linalg.norm(a)), float(np.linalg.norm(b))
-    return float((a / size_a) @ (b / size_b)) if size_a and size_b else 0.0, in_reward.size
+    return float((a / size_a) @ (b / size_b)) if size_a and size_b else 0.0, reward.size

@@ -19,6 +19,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from foreshock.detect.aggregates import MINIMUM_BASELINE, MINIMUM_RECENT, Change, series_change
 from foreshock.rules.aggregates import matters, warm_up_steps
 from foreshock.run import Run, Series
+from foreshock.stats.trend import kendall
 
 Floats = npt.NDArray[np.float64]
 Steps = npt.NDArray[np.int64]
@@ -110,6 +111,13 @@ def rows_of(run: Run, key: str) -> tuple[Steps, Floats]:
     if key not in run.series:
         return np.empty(0, dtype=np.int64), np.empty(0)
     return _remembered(run, f"rows of {key}", _stamp(run, key), lambda: _sorted_rows(run.series[key]))
+
+
+def shared_rows(run: Run, first: str, second: str) -> tuple[Floats, Floats]:
+    """Return the values of two keys at the steps at which both have one, ``(rows,)`` each."""
+    (steps, values), (other_steps, others) = rows_of(run, first), rows_of(run, second)
+    _, places, other_places = np.intersect1d(steps, other_steps, assume_unique=True, return_indices=True)
+    return values[places], others[other_places]
 
 
 def _sorted_rows(series: Series) -> tuple[Steps, Floats]:
@@ -236,16 +244,6 @@ def held_since(steps: Steps, state: npt.NDArray[np.bool_]) -> int:
     shares = np.cumsum(state[::-1]) / np.arange(1, state.size + 1)
     holding = np.flatnonzero((shares >= 0.9) & state[::-1])
     return int(steps[::-1][holding[-1]]) if holding.size else int(steps[-1])
-
-
-def kendall(values: Floats) -> float:
-    """Return Kendall's rank correlation of a short series with its order, in standard errors (Mann, 1945).
-
-    Without a correction for ties, which makes it conservative. Takes all pairs, so it is for some dozens of values.
-    """
-    n = values.size
-    rank_sum = float(np.triu(np.sign(values[None, :] - values[:, None]), 1).sum())
-    return rank_sum / math.sqrt(n * (n - 1) * (2 * n + 5) / 18) if n > 1 else 0.0
 
 
 def jump(values: Floats) -> int | None:

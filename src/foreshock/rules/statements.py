@@ -6,11 +6,10 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-import numpy as np
-
 from foreshock.rules.finding import Finding, RuleResult
 from foreshock.rules.series import Course, course, decisive, rows_of
 from foreshock.run import Run
+from foreshock.stats.trend import theil_sen
 
 SIMULATED_RUNS = 5_400
 """Healthy runs of benchmarks/series_rules.py, from which the rules' rates of false alarms come."""
@@ -90,9 +89,7 @@ def steps_left(trend: Course, bound: float) -> float:
     The rate is the Theil–Sen slope over the last half of the rows, thinned to 100 (Sen, 1968).
     """
     half = slice(trend.steps.size // 2, None, max(1, trend.steps.size // 200))
-    steps, values = trend.steps[half].astype(np.float64), trend.values[half]
-    before, after = np.triu_indices(steps.size, 1)
-    slope = float(np.median((values[after] - values[before]) / (steps[after] - steps[before])))
+    slope = theil_sen(trend.steps[half], trend.values[half])
     left = (bound - trend.late_level) / slope if slope else math.inf
     return left if left >= 0 else math.inf
 

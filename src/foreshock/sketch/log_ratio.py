@@ -47,7 +47,7 @@ class LogRatioSketch:
     were merged, because all that is kept are integers and largest values; constant memory. NaN, ±inf and masked tokens
     are counted apart and enter no statistic.
 
-    Sums over tokens are derived when read. The mean of r is exact up to float64 rounding. E[w²], χ², k2, k3 and ESS/n
+    Sums over tokens are derived when read. The mean of r is exact up to float64 rounding. E[w²], χ², k3 and ESS/n
     are within 1e-4 (relative) for |r| up to 1 nat and within 1e-3 up to 10 nats on smooth distributions; `moments`
     states the bounds for any, and `codec` by how much a record rounds. |r| < 2^-20 counts as 0 in all sums, |r| ≥ 128
     as 128 nats.
@@ -252,11 +252,6 @@ class LogRatioSketch:
         sign = 1.0 if _from_numerator(sampled_from) else -1.0
         buckets = self._buckets(slice)
         return self._mean_of(sign * float(np.dot(buckets.n, buckets.r)), slice)
-
-    def kl_k2(self, slice: str) -> Diagnostic:
-        """KL between the two policies, either direction, estimator k2 = E[r²] / 2, in nats per token. Schulman 2020."""
-        buckets = self._buckets(slice)
-        return self._mean_of(buckets.total(buckets.r**2 / 2, np.ones_like(buckets.r)), slice)
 
     def kl_k3(self, slice: str, sampled_from: str = "numerator") -> Diagnostic:
         """KL(sampling policy ‖ other policy), estimator k3, in nats per token; never negative.
