@@ -55,6 +55,23 @@ def test_no_figure_holds_more_than_three_arms(tmp_path, write_run):
     assert max(len(figure.columns) for figure in drawn) == 3
 
 
+def test_all_panels_of_a_row_share_an_axis_that_holds_every_band(results):
+    _, _, aggregates = curves.figures(results)
+    drawn = draw.plotly_figure(aggregates)
+    kl = [panel.bands[0] for panel in aggregates.rows[-1]]
+    ranges = [axis.range for axis in drawn.select_yaxes(row=len(aggregates.rows))]
+    assert len(ranges) == 2
+    assert all(low == 0 and top > max(band.high.max() for band in kl) for low, top in ranges)
+
+
+def test_runs_too_short_for_parts_are_drawn_all_the_same(tmp_path, write_run):
+    (plan,) = sweep.plans("tiny", ["fixed"], [0], 12, tmp_path)
+    write_run(plan)
+    for figure in curves.figures(read_results([plan])):
+        draw.save(figure, tmp_path)
+        draw.plotly_figure(figure)
+
+
 def test_png_and_svg_are_drawn_the_same_each_time(results, tmp_path):
     figure = curves.figures(results)[0]
     for name in ("a", "b"):

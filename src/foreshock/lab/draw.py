@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
@@ -53,8 +55,7 @@ def _canvas(figure: Figure) -> Canvas:
         axes[i][0].set_ylabel(row[0].y_title)
         for j, panel in enumerate(row):
             _draw_panel(axes[i][j], panel, x_log=figure.x_log)
-        if row[0].y_range is not None:
-            axes[i][0].set_ylim(*row[0].y_range)  # last, so that an open end holds every panel of the row
+        axes[i][0].set_ylim(*_limits(row))
     for j, name in enumerate(figure.columns):
         axes[0][j].set_title(words_of(name), loc="left", fontsize=10)
         axes[-1][j].set_xlabel(figure.x_title)
@@ -106,15 +107,18 @@ def plotly_figure(figure: Figure) -> Any:
     )  # fmt: skip
     shown: set[str] = set()
     for i, row in enumerate(figure.rows, start=1):
+        limits = [math.log10(value) for value in _limits(row)] if row[0].log else list(_limits(row))
+        scale = {"type": "log", "dtick": 1} if row[0].log else {"type": "linear", "zeroline": False}
+        drawn.update_yaxes(range=limits, row=i, **scale)
         drawn.update_yaxes(title_text=row[0].y_title.replace("\n", "<br>"), row=i, col=1)
         for j, panel in enumerate(row, start=1):
             for band in panel.bands:
-                for trace in _traces(band, show=band.name not in shown):
+                for trace in _traces(band, show=len(panel.bands) > 1 and band.name not in shown):
                     drawn.add_trace(trace, row=i, col=j)
                 shown.add(band.name)
             _furnish(drawn, panel, i, j)
     if figure.x_log:
-        drawn.update_xaxes(type="log")
+        drawn.update_xaxes(type="log", dtick=1)
     drawn.update_xaxes(title_text=figure.x_title, row=len(figure.rows))
     drawn.update_layout(
         height=int(150 + 90 * sum(figure.heights)), margin={"l": 62, "r": 14, "t": 60, "b": 44},
@@ -146,11 +150,19 @@ def _furnish(drawn: Any, panel: Panel, i: int, j: int) -> None:
         drawn.add_vrect(0, panel.burn_in, fillcolor=NEUTRAL, opacity=0.13, line_width=0, layer="below", row=i, col=j)
     for step in panel.alarms:
         drawn.add_vline(step, line={"color": ALARM, "width": 1.2, "dash": "dot"}, row=i, col=j)
-    if panel.y_range is not None:
-        limits = [math.log10(value) if panel.log and value else value for value in panel.y_range]
-        drawn.update_yaxes(range=limits, row=i, col=j)
-    if panel.log:
-        drawn.update_yaxes(type="log", row=i, col=j)
+
+
+def _limits(row: Sequence[Panel]) -> tuple[float, float]:
+    """Return the range of y that the panels of a row share: as asked for, else what holds every band."""
+    edges = [edge for panel in row for band in panel.bands for edge in (band.low, band.high)]
+    values = np.concatenate([*edges, []])
+    values = np.log(values[values > 0]) if row[0].log else values[np.isfinite(values)]
+    low, high = (float(values.min()), float(values.max())) if values.size else (0.0, 1.0)
+    room = 0.05 * (high - low) or 0.5
+    found = (low - room, high + room)
+    bottom, top = (math.exp(found[0]), math.exp(found[1])) if row[0].log else found
+    asked = row[0].y_range or (None, None)
+    return bottom if asked[0] is None else asked[0], top if asked[1] is None else asked[1]
 
 
 def _plain(values: Any) -> list[float | None]:
