@@ -21,9 +21,9 @@ from foreshock.views.report import environment
 PAGE, TABLES, RESULTS = "index.html", "tables.md", "results.json"
 
 INTRODUCTION = (
-    "A tiny tool-using policy, trained by TRL's GRPOTrainer through its own tool path and watched by foreshock.watch; "
-    "every number and figure comes from the run directories. It is a toy, and its curriculum is exogenous: the share "
-    "of tool keys that redirect rises on a schedule of its own."
+    "A tool-using policy, trained by TRL's GRPOTrainer and watched by foreshock.watch; every number and figure comes "
+    "from the run directories. The task is a toy, and its curriculum is exogenous: the share of tool keys that "
+    "redirect rises on a schedule of its own."
 )
 
 

@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from rich.console import Console
+from rich.table import Table
 
 from foreshock.errors import MissingExtra, RunFailed
 from foreshock.lab import sweep
@@ -35,7 +36,9 @@ def run(
         f"{sweep.estimate_minutes(due, jobs):.0f} minutes."
     )
     failed = _train(due, jobs, console) if due else []
-    _show([plan for plan in planned if sweep.is_finished(plan)], output, console)
+    finished = [plan for plan in planned if sweep.is_finished(plan)]
+    if finished:
+        _show(finished, output, console)
     if failed:
         logs = ", ".join(map(str, failed))
         raise RunFailed(f"{len(failed)} of {len(due)} runs ended with an error: see {logs}. Start again to retry them.")
@@ -54,11 +57,16 @@ def _train(due: Sequence[RunPlan], jobs: int, console: Console) -> list[Path]:
 
 
 def _show(finished: Sequence[RunPlan], output: Path, console: Console) -> None:
-    from foreshock.lab import curves, draw, page, results
+    from foreshock.lab import curves, draw, page, results, tables
 
     read = results.read_results(finished)
     figures = curves.figures(read)
     for figure in figures:
         draw.save(figure, output)
     target = page.write(read, figures, output)
+    checks = tables.check_rows(read)
+    table = Table(*(checks[0] if checks else ()), box=None, pad_edge=False)
+    for row in checks:
+        table.add_row(*row.values())
+    Console().print(table)
     console.print(f"Open [bold]{target}[/bold] in a browser; figures and tables lie beside it.", soft_wrap=True)

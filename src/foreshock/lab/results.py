@@ -17,6 +17,7 @@ from foreshock.rules.aggregates import AGGREGATES
 from foreshock.rules.tail_growth import ID as TAIL_GROWTH
 from foreshock.run import Block, Run, merge_pair, read_run_directory
 from foreshock.sketch import LogRatioSketch
+from foreshock.views.tables import ESS_CAP
 
 Floats = npt.NDArray[np.float64]
 
@@ -26,9 +27,6 @@ BURN_IN_SHARE = 0.25
 
 PART_SHARE = 0.2
 """Of the blocks after the burn-in: the length of the early, the middle and the late part."""
-
-ESS_CAP = 3.0
-"""Cap of a log-ratio, in nats, in effective sample sizes: without it one token would rule them."""
 
 RESAMPLES = 10_000
 
