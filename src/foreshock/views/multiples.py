@@ -73,7 +73,8 @@ def _multiples(lines: Mapping[str, Series], states: Mapping[str, str], steps: St
                 line={"width": 1.3, "color": NEUTRAL}, hovertemplate=f"%{{y:.4g}}<extra>{html.escape(name)}</extra>",
             )
         )  # fmt: skip
-        figure.update_layout({f"yaxis{number}": {"domain": [max(bottom, 0), top], "nticks": 4, "zeroline": False}})
+        style = {"domain": [max(bottom, 0), top], "nticks": 4, "zeroline": False, "exponentformat": "e"}
+        figure.update_layout({f"yaxis{number}": style})
         figure.add_annotation(
             text=_title(name, series.values, states.get(name, "")), x=0, y=top, xref="paper", yref="paper",
             xanchor="left", yanchor="bottom", showarrow=False, align="left",

@@ -10,7 +10,8 @@ from rich.text import Text
 
 from foreshock.comparison import Comparison
 from foreshock.detect.difference import Difference
-from foreshock.views.terminal import labelled, rows_table, verdict_line
+from foreshock.views.rows import RowsTable
+from foreshock.views.terminal import labelled, verdict_line
 from foreshock.views.words import exact
 
 MOST_SETTINGS = 15
@@ -26,11 +27,11 @@ def render_comparison(comparison: Comparison) -> RenderableType:
     ]
     parts += [Text(), Text(_headline(comparison), style="bold")]
     if comparison.differences:
-        parts += [Text(), rows_table([_row(key, found) for key, found in comparison.differences.items()])]
+        parts += [Text(), RowsTable([_row(key, found) for key, found in comparison.differences.items()])]
     if comparison.segments:
-        parts += [Text(), rows_table(_side_by_side(comparison.segments))]
+        parts += [Text(), RowsTable(_side_by_side(comparison.segments))]
     if comparison.settings:
-        parts += [Text(), Text("Set differently", style="bold"), rows_table(_settings(comparison.settings))]
+        parts += [Text(), Text("Set differently", style="bold"), RowsTable(_settings(comparison.settings))]
     if comparison.alike:
         parts += [Text(), labelled("No difference", ", ".join(comparison.alike))]
     if comparison.not_compared:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,7 +26,7 @@ AGGREGATES = {"loss": "loss", "reward": "reward", "entropy": "entropy", "kl": "m
 
 
 def follow(folder: Path, rules: Sequence[Rule], *, interval: float, once: bool) -> None:
-    """Show the state of a run, judged by these rules, every ``interval`` seconds until it ends, or once.
+    """Show the state of a run, judged by these rules, every ``interval`` seconds until it ends or Ctrl-C, or once.
 
     Raises:
         ReadError: the folder is not a run directory.
@@ -35,7 +36,7 @@ def follow(folder: Path, rules: Sequence[Rule], *, interval: float, once: bool) 
         console.print(render_status(read_run_directory(folder), rules, console))
         return
     reader = RunReader(folder)
-    with Live(console=console, auto_refresh=False) as live:
+    with contextlib.suppress(KeyboardInterrupt), Live(console=console, auto_refresh=False) as live:
         while True:
             run = reader.read()
             live.update(render_status(run, rules, console), refresh=True)

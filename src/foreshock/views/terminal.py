@@ -22,14 +22,13 @@ from foreshock.causes import Cause
 from foreshock.diagnosis import Diagnosis
 from foreshock.rules.finding import CannotJudge, Finding
 from foreshock.run import Run
+from foreshock.views.rows import RowsTable
 from foreshock.views.sparkline import Sparkline, sparklines
 from foreshock.views.words import (
     VERDICTS,
     change_words,
-    columns_of,
     excluded_sentence,
     headline,
-    is_numeric,
     sentence,
     separations,
     shown,
@@ -85,7 +84,7 @@ def render_description(described: Mapping[str, Any]) -> RenderableType:
         for key, facts in described["keys"].items()
     ]
     if keys:
-        parts += [Text(), rows_table(keys), Text()]
+        parts += [Text(), RowsTable(keys), Text()]
     parts += [labelled(code, notice) for code, notice in described["notices"].items()]
     parts += [labelled("skipped", line) for line in skipped_sentences(described["skipped"])]
     return Group(*parts)
@@ -149,7 +148,7 @@ def _whole(finding: Finding, run: Run | None) -> RenderableType:
     if lines:
         parts += [Text(), _Sparklines(lines)]
     for rows in filter(None, (finding.evidence, finding.tokens)):
-        parts += [Text(), rows_table(rows)]
+        parts += [Text(), RowsTable(rows)]
     if finding.evidence:
         parts.append(Text())
     parts += [
@@ -197,18 +196,6 @@ def _indented(line: str) -> Padding:
 def _gap(gap: CannotJudge) -> RenderableType:
     lines = [Text(line) for line in (sentence(gap.reason), gap.remedy) if line]
     return Group(_titled("cannot_judge", gap.rule), *lines)
-
-
-def rows_table(rows: Sequence[Mapping[str, Any]]) -> Table:
-    """Return rows of evidence as a table without lines; numbers stand flush right."""
-    table = Table(box=None, show_edge=False, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    columns = columns_of(rows)
-    for column in columns:
-        numeric = is_numeric(rows, column)
-        table.add_column(Text(column), justify="right" if numeric else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*[Text(shown(row.get(column))) for column in columns])
-    return table
 
 
 def labelled(name: str, text: str) -> Table:
