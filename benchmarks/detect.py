@@ -33,8 +33,8 @@ from simulated_runs import (
 )
 from whole_runs import recorded_report, whole_report
 
-from foreshock.detect.aggregates import series_change
 from foreshock.detect.e_process import CRITICAL_STEPS, WARNING_STEPS, e_detector, threshold
+from foreshock.detect.series_change import series_change
 from foreshock.rules.tail_course import HARMFUL_P99, TailCourse, TailReading, reading_key
 from foreshock.run import Block
 from foreshock.stats.diagnostic import Diagnostic

@@ -10,7 +10,7 @@ from typing import Any
 
 from foreshock import audit
 from foreshock.causes import Cause, weigh_causes
-from foreshock.detect.aggregates import Change
+from foreshock.detect.series_change import Change
 from foreshock.plugins import FAILED, Rule, installed_rules, load_rules, run_rule
 from foreshock.rules.aggregates import aggregate_changes
 from foreshock.rules.finding import SEVERITIES, CannotJudge, Finding, RuleResult

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from foreshock.causes import checks, weigh_causes
 from foreshock.causes.table import TABLE
 from foreshock.diagnosis import diagnose_run
-from foreshock.rules import BUILT_IN, causes
+from foreshock.rules import BUILT_IN
+from foreshock.rules import cause_names as causes
 from foreshock.rules.finding import Finding
 from foreshock.run import Block, Run
 from foreshock.sketch import LogRatioSketch

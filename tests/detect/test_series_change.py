@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from foreshock.detect.aggregates import MINIMUM_BASELINE, MINIMUM_RECENT, series_change
+from foreshock.detect.series_change import MINIMUM_BASELINE, MINIMUM_RECENT, series_change
 from foreshock.errors import InputError
 
 BASELINE = (30, 59)

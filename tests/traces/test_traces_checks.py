@@ -9,7 +9,7 @@ import pytest
 from simulated import Sickness, sentence, traces
 
 from foreshock.diagnosis import Diagnosis, diagnose_traces
-from foreshock.rules.causes import ALL
+from foreshock.rules.cause_names import ALL
 
 LOOP = {"type": "function", "function": {"name": "search", "arguments": {"q": "again"}}}
 

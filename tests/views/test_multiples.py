@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import math
 
-from foreshock.detect.aggregates import Change
+from foreshock.detect.series_change import Change
 from foreshock.rules.finding import Finding
 from foreshock.run import Run
 from foreshock.views import figures, multiples

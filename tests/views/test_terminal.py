@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
-from foreshock.detect.aggregates import Change
+from foreshock.detect.series_change import Change
 from foreshock.rules.finding import Finding
 from foreshock.views import terminal
 

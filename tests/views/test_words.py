@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from foreshock.detect.aggregates import Change
+from foreshock.detect.series_change import Change
 from foreshock.views import words
 
 

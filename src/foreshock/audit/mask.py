@@ -14,7 +14,7 @@ References: none.
 from __future__ import annotations
 
 from foreshock.audit.tally import TOKENS, Tally
-from foreshock.rules.causes import ENGINE_MISMATCH, MASK_ERROR
+from foreshock.rules.cause_names import ENGINE_MISMATCH, MASK_ERROR
 from foreshock.rules.finding import CannotJudge, Finding, RuleResult
 
 ID = "audit-mask"

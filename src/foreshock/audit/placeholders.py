@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from foreshock.audit.mask import is_inverted
 from foreshock.audit.tally import TOKENS, Tally
-from foreshock.rules.causes import ENGINE_MISMATCH, MASK_ERROR
+from foreshock.rules.cause_names import ENGINE_MISMATCH, MASK_ERROR
 from foreshock.rules.finding import CannotJudge, Finding, RuleResult
 
 ID = "audit-placeholders"

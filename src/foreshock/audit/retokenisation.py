@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from foreshock.audit.tally import EARLY_STEPS, Tally
 from foreshock.batch import POST_TOOL, TEXT_ONLY
-from foreshock.rules.causes import ENGINE_MISMATCH, RETOKENISATION
+from foreshock.rules.cause_names import ENGINE_MISMATCH, RETOKENISATION
 from foreshock.rules.finding import CannotJudge, Finding, RuleResult
 from foreshock.sketch import LogRatioSketch
 

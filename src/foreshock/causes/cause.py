@@ -10,8 +10,8 @@ from typing import Any
 class Cause:
     """One possible cause of what was found in a run.
 
-    ``name`` is one of :mod:`foreshock.rules.causes`, or what a user's rule calls it. ``kind`` tells apart the kinds of
-    one cause where the findings do, such as ``stale weights`` of an engine mismatch. ``evidence_for`` and
+    ``name`` is one of :mod:`foreshock.rules.cause_names`, or what a user's rule calls it. ``kind`` tells apart the
+    kinds of one cause where the findings do, such as ``stale weights`` of an engine mismatch. ``evidence_for`` and
     ``evidence_against`` are sentences with the numbers that they rest on. ``findings``: the rules that speak for it.
     ``separating_check``: the one experiment that would separate it from ``rival``, its strongest. ``score`` counts the
     evidence as :func:`foreshock.causes.weigh_causes` says; it orders causes and is no probability.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from foreshock.causes.cause import Cause
-from foreshock.rules.causes import (
+from foreshock.rules.cause_names import (
     ENGINE_DRIFT,
     ENGINE_MISMATCH,
     ENTROPY_COLLAPSE,

@@ -10,7 +10,7 @@ from foreshock.causes.cause import Cause
 from foreshock.causes.checks import separating_check
 from foreshock.causes.signs import Facts
 from foreshock.causes.table import TABLE, Signs
-from foreshock.rules.causes import ENGINE_KINDS
+from foreshock.rules.cause_names import ENGINE_KINDS
 from foreshock.rules.finding import SEVERITIES, Finding
 from foreshock.run import Run
 

@@ -15,10 +15,10 @@ from functools import cached_property
 import numpy as np
 
 from foreshock.batch import POST_TOOL, SLICES, TEXT_ONLY
-from foreshock.rules.aggregates import listed
 from foreshock.rules.finding import Finding
 from foreshock.rules.non_finite import KEYS
 from foreshock.rules.series import Course, longest_course
+from foreshock.rules.statements import listed
 from foreshock.rules.tail_course import MINIMUM_GROWTH, tail_course
 from foreshock.rules.tail_effect import effect_of
 from foreshock.run import Run

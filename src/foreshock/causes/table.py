@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from foreshock.causes.signs import Sign, all_finite, all_flat, named, tails, went
-from foreshock.rules import causes as names
+from foreshock.rules import cause_names as names
 from foreshock.rules import (
     diversity,
     entropy_change,

@@ -1,4 +1,9 @@
-"""Rules: one rule, one file."""
+"""Rules: one rule, one file.
+
+What they share: a logged series and its early and late level (``series``), the tail of a run (``tail_course``,
+``tail_effect``, ``attribution``), what they say (``statements``, ``aggregates``, ``cause_names``) and what they return
+(``finding``). Rules that a user declares are read by ``declared`` and ``conditions``; ``page`` makes the pages of all.
+"""
 
 from __future__ import annotations
 

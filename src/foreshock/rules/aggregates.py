@@ -3,41 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
 
-from foreshock.detect.aggregates import MINIMUM_BASELINE, Change, series_change
-from foreshock.run import Block, Run, Series
+from foreshock.detect.series_change import MINIMUM_BASELINE, SMALLEST_SHARE, Change, series_change
+from foreshock.rules.statements import listed
+from foreshock.rules.warm_up import warm_up_steps
+from foreshock.run import Run, Series
 
 AGGREGATES = {"loss": "loss", "reward": "reward", "entropy": "entropy", "mean KL": "kl"}
 """Name in sentences → logged key."""
-
-SMALLEST_SHARE = 0.15
-"""A move of less than this share of the early level is no change to anyone who looks at the chart (heuristic)."""
-
-SMALLEST_SHIFT = 2.0
-"""The same for a series around zero, in standard deviations of one step (heuristic)."""
-
-SHORTEST_WARM_UP, LONGEST_WARM_UP = 30, 150
-"""Bounds of the warm-up in steps. With a slow start 30 steps are too few on long runs; see docs/detectors.md."""
-
-
-def warm_up_steps(run: Run) -> int:
-    """Return how many steps at the start are not judged: a seventh of the run's planned length, within bounds.
-
-    Policy and reference are the same at step 0, so every tail rises at first.
-    """
-    length = run.planned_steps or run.last_step
-    return min(max(length // 7, SHORTEST_WARM_UP), LONGEST_WARM_UP)
-
-
-def settled_blocks(run: Run) -> list[Block]:
-    """Return the blocks after the warm-up; all of them while these are fewer than three."""
-    warm_up = warm_up_steps(run)
-    settled = [block for block in run.blocks if block.first_step > warm_up]
-    return settled if len(settled) >= 3 else run.blocks
 
 
 def aggregate_changes(run: Run, until: int | None = None) -> dict[str, Change]:
@@ -69,16 +46,4 @@ def _change(series: Series, warm_up: int, last: int) -> Change:
         return Change(False, None, math.nan, math.nan, f"nothing is logged after the first {warm_up} steps")
     rows = min(max(MINIMUM_BASELINE, len(steps) // 4), len(steps))
     change = series_change(series.steps[:end], series.values[:end], (int(steps[0]), int(steps[rows - 1])))
-    return change if change.moved and matters(change) else replace(change, moved=False, since_step=None)
-
-
-def matters(change: Change) -> bool:
-    """Say whether a move that is more than noise is also large enough to be noticed on a chart."""
-    if math.isnan(change.ratio):  # a series around zero, such as the loss, has no level to compare with
-        return abs(change.shift) >= SMALLEST_SHIFT
-    return abs(change.ratio - 1) >= SMALLEST_SHARE
-
-
-def listed(names: Sequence[str]) -> str:
-    """Return ``a, b and c``."""
-    return names[0] if len(names) == 1 else ", ".join(names[:-1]) + " and " + names[-1]
+    return change if change.moved and change.matters else replace(change, moved=False, since_step=None)

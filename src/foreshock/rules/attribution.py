@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from foreshock.rules.aggregates import listed
+from foreshock.rules.statements import listed
 from foreshock.run import Block, TopToken, merge_pair
 from foreshock.sketch.buckets import LARGEST
 from foreshock.stats.diagnostic import Diagnostic

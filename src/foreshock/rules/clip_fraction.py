@@ -14,7 +14,7 @@ References: Schulman et al., "Proximal policy optimization algorithms" (arXiv:17
 
 from __future__ import annotations
 
-from foreshock.rules.causes import OPTIMISER
+from foreshock.rules.cause_names import OPTIMISER
 from foreshock.rules.finding import RuleResult
 from foreshock.rules.series import are_shares, course
 from foreshock.rules.statements import heuristic, is_near, one_finding, reward_sentence, time_sentence

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from foreshock.rules.causes import ENVIRONMENT, NUMERICS
+from foreshock.rules.cause_names import ENVIRONMENT, NUMERICS
 from foreshock.rules.finding import RuleResult
 from foreshock.rules.series import SHORTEST, held_since, latest, rows_of
 from foreshock.rules.statements import one_finding

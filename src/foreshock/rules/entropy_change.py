@@ -15,7 +15,7 @@ References: Cui et al., "The entropy mechanism of reinforcement learning for rea
 
 from __future__ import annotations
 
-from foreshock.rules.causes import ENTROPY_COLLAPSE, OPTIMISER
+from foreshock.rules.cause_names import ENTROPY_COLLAPSE, OPTIMISER
 from foreshock.rules.finding import RuleResult
 from foreshock.rules.series import Course, course, direction
 from foreshock.rules.statements import heuristic, is_near, one_finding, reward_sentence, time_sentence

@@ -18,7 +18,7 @@ import re
 
 import numpy as np
 
-from foreshock.rules.causes import ENVIRONMENT
+from foreshock.rules.cause_names import ENVIRONMENT
 from foreshock.rules.finding import RuleResult
 from foreshock.rules.series import Floats, Steps, rows_of
 from foreshock.rules.statements import POLICY_METRICS, heuristic, one_finding

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from foreshock.rules.causes import OPTIMISER
+from foreshock.rules.cause_names import OPTIMISER
 from foreshock.rules.finding import RuleResult
 from foreshock.rules.series import Course, course
 from foreshock.rules.statements import heuristic, one_finding, reward_sentence

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 
-from foreshock.rules.causes import LENGTH_COLLAPSE
+from foreshock.rules.cause_names import LENGTH_COLLAPSE
 from foreshock.rules.finding import RuleResult
 from foreshock.rules.series import are_shares, course, direction, held_since, latest, rows_of
 from foreshock.rules.statements import heuristic, is_near, one_finding, reward_sentence, time_sentence

@@ -15,7 +15,7 @@ References: Razin et al., "Unintentional unalignment: likelihood displacement in
 
 from __future__ import annotations
 
-from foreshock.rules.causes import OPTIMISER
+from foreshock.rules.cause_names import OPTIMISER
 from foreshock.rules.finding import RuleResult
 from foreshock.rules.series import course, direction
 from foreshock.rules.statements import heuristic, one_finding

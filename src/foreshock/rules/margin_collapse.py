@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from foreshock.detect.aggregates import MINIMUM_BASELINE, Change, series_change
-from foreshock.rules.causes import OPTIMISER
+from foreshock.detect.series_change import MINIMUM_BASELINE, Change, series_change
+from foreshock.rules.cause_names import OPTIMISER
 from foreshock.rules.finding import RuleResult
 from foreshock.rules.series import Course, course
 from foreshock.rules.statements import heuristic, one_finding

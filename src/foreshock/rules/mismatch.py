@@ -19,7 +19,7 @@ import math
 
 import numpy as np
 
-from foreshock.rules.causes import ENGINE_DRIFT, ENGINE_MISMATCH, STALE_WEIGHTS, TRUNCATED_SUPPORT
+from foreshock.rules.cause_names import ENGINE_DRIFT, ENGINE_MISMATCH, STALE_WEIGHTS, TRUNCATED_SUPPORT
 from foreshock.rules.finding import RuleResult
 from foreshock.rules.series import SHORTEST, Floats, course, direction, jump, latest, rows_of, shared_rows
 from foreshock.rules.statements import heuristic, one_finding, reward_sentence

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from foreshock.batch import OLD_ROLLOUT, POLICY_ROLLOUT, POST_TOOL, SLICES, TEXT_ONLY
-from foreshock.rules.causes import ENGINE_MISMATCH, RETOKENISATION, TRUNCATED_SUPPORT
+from foreshock.rules.cause_names import ENGINE_MISMATCH, RETOKENISATION, TRUNCATED_SUPPORT
 from foreshock.rules.finding import Finding, RuleResult
 from foreshock.rules.mismatch import ADVICE_BIAS, CHECK_BIAS
 from foreshock.run import Block, Run, merge_pair

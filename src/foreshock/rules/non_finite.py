@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from foreshock.rules.causes import NUMERICS
+from foreshock.rules.cause_names import NUMERICS
 from foreshock.rules.finding import Finding, RuleResult
 from foreshock.run import Run
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 
-from foreshock.rules.causes import ZERO_SIGNAL
+from foreshock.rules.cause_names import ZERO_SIGNAL
 from foreshock.rules.finding import RuleResult
 from foreshock.rules.series import Course, course
 from foreshock.rules.statements import heuristic, one_finding

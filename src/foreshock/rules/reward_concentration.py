@@ -13,7 +13,7 @@ References: Liu et al., "Understanding R1-Zero-like training" (arXiv:2503.20783)
 
 from __future__ import annotations
 
-from foreshock.rules.causes import REWARD_HACKING
+from foreshock.rules.cause_names import REWARD_HACKING
 from foreshock.rules.finding import RuleResult
 from foreshock.rules.series import course, direction
 from foreshock.rules.statements import heuristic, one_finding, reward_sentence

@@ -22,8 +22,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from foreshock.detect.aggregates import MINIMUM_BASELINE, MINIMUM_RECENT
-from foreshock.rules.causes import REWARD_HACKING
+from foreshock.detect.series_change import MINIMUM_BASELINE, MINIMUM_RECENT
+from foreshock.rules.cause_names import REWARD_HACKING
 from foreshock.rules.finding import CannotJudge, RuleResult
 from foreshock.rules.series import Course, Floats, course, restarted_near, rows_of
 from foreshock.rules.statements import heuristic, one_finding

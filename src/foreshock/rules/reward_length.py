@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from foreshock.rules.causes import REWARD_HACKING
+from foreshock.rules.cause_names import REWARD_HACKING
 from foreshock.rules.finding import RuleResult
 from foreshock.rules.series import course, shared_rows
 from foreshock.rules.statements import heuristic, one_finding, reward_sentence

@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib.stride_tricks import sliding_window_view
 
-from foreshock.detect.aggregates import MINIMUM_BASELINE, MINIMUM_RECENT, Change, series_change
-from foreshock.rules.aggregates import matters, warm_up_steps
+from foreshock.detect.series_change import MINIMUM_BASELINE, MINIMUM_RECENT, Change, series_change
+from foreshock.rules.warm_up import warm_up_steps
 from foreshock.run import Run, Series
 from foreshock.stats.trend import kendall
 
@@ -98,7 +98,7 @@ class Course:
     @property
     def direction(self) -> str:
         """``up``, ``down`` or ``flat``: a move is more than noise and large enough to be seen on a chart."""
-        if not self.change.moved or not matters(self.change):
+        if not self.change.moved or not self.change.matters:
             return "flat"
         return "up" if self.change.shift > 0 else "down"
 

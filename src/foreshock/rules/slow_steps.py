@@ -12,7 +12,7 @@ References: none.
 
 from __future__ import annotations
 
-from foreshock.rules.causes import ENVIRONMENT
+from foreshock.rules.cause_names import ENVIRONMENT
 from foreshock.rules.finding import RuleResult
 from foreshock.rules.series import course
 from foreshock.rules.statements import heuristic, one_finding

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from foreshock.rules.finding import Finding, RuleResult
@@ -131,3 +131,8 @@ def segment_rows(run: Run, keys: Iterable[str], first: int = 0) -> tuple[dict[st
 def sentences(*parts: str) -> str:
     """Join the sentences that are there."""
     return " ".join(filter(None, parts))
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return ``a, b and c``."""
+    return names[0] if len(names) == 1 else ", ".join(names[:-1]) + " and " + names[-1]

@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from foreshock.batch import POST_TOOL
-from foreshock.detect.aggregates import Change
 from foreshock.detect.e_process import CRITICAL_STEPS, WARNING_STEPS, threshold
 from foreshock.detect.growth import LATEST_BLOCKS, STANDARD_ERRORS, Growth
+from foreshock.detect.series_change import Change
 from foreshock.detect.tail import tail_contrast, tail_level
-from foreshock.rules.aggregates import warm_up_steps
+from foreshock.rules.warm_up import warm_up_steps
 from foreshock.run import Block, Run
 from foreshock.stats.diagnostic import Diagnostic
 from foreshock.stats.trend import theil_sen

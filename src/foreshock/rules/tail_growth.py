@@ -19,14 +19,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from foreshock.batch import POST_TOOL, TEXT_ONLY
-from foreshock.detect.aggregates import Change
 from foreshock.detect.e_process import WARNING_STEPS, threshold
 from foreshock.detect.growth import LATEST_BLOCKS
-from foreshock.rules.aggregates import aggregate_changes, aggregate_sentence, listed
+from foreshock.detect.series_change import Change
+from foreshock.rules.aggregates import aggregate_changes, aggregate_sentence
 from foreshock.rules.attribution import attribute
-from foreshock.rules.causes import HIDDEN, SUPPORT_MISMATCH
+from foreshock.rules.cause_names import HIDDEN, SUPPORT_MISMATCH
 from foreshock.rules.finding import CannotJudge, Finding, RuleResult
-from foreshock.rules.statements import sentences
+from foreshock.rules.statements import listed, sentences
 from foreshock.rules.tail_course import ENOUGH_BLOCKS, MINIMUM_GROWTH, TailCourse, tail_course
 from foreshock.rules.tail_effect import Effect, effect_of
 from foreshock.run import Run

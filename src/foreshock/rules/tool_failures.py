@@ -13,7 +13,7 @@ References: none beyond public reports of environment faults that were trained o
 
 from __future__ import annotations
 
-from foreshock.rules.causes import ENVIRONMENT, TOOL_USE_COLLAPSE
+from foreshock.rules.cause_names import ENVIRONMENT, TOOL_USE_COLLAPSE
 from foreshock.rules.finding import RuleResult
 from foreshock.rules.series import course, held_since, latest, rows_of
 from foreshock.rules.statements import heuristic, one_finding, policy_metrics, reward_sentence

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from foreshock.rules.causes import TOOL_USE_COLLAPSE
+from foreshock.rules.cause_names import TOOL_USE_COLLAPSE
 from foreshock.rules.finding import RuleResult
 from foreshock.rules.series import Floats, course, direction, highest_stretch
 from foreshock.rules.statements import heuristic, one_finding, reward_sentence, time_sentence

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from foreshock.rules.causes import NUMERICS
+from foreshock.rules.cause_names import NUMERICS
 from foreshock.rules.finding import RuleResult
 from foreshock.rules.series import held_since, latest, rows_of
 from foreshock.rules.statements import one_finding

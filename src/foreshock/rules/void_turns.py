@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 
-from foreshock.rules.causes import TOOL_USE_COLLAPSE
+from foreshock.rules.cause_names import TOOL_USE_COLLAPSE
 from foreshock.rules.finding import RuleResult
 from foreshock.rules.series import are_shares, course, held_since, latest, rows_of
 from foreshock.rules.statements import heuristic, one_finding, reward_sentence, time_sentence

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from foreshock.rules.causes import ZERO_SIGNAL
+from foreshock.rules.cause_names import ZERO_SIGNAL
 from foreshock.rules.dead_run import is_dead
 from foreshock.rules.finding import RuleResult
 from foreshock.rules.series import (

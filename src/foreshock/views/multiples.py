@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from foreshock.detect.aggregates import Change
+from foreshock.detect.series_change import Change
 from foreshock.rules.aggregates import AGGREGATES
 from foreshock.rules.finding import Finding
 from foreshock.run import Run, Series

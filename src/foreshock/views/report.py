@@ -14,7 +14,8 @@ from markupsafe import Markup
 
 from foreshock.batch import SLICES
 from foreshock.diagnosis import Diagnosis
-from foreshock.rules.aggregates import aggregate_sentence, settled_blocks, warm_up_steps
+from foreshock.rules.aggregates import aggregate_sentence
+from foreshock.rules.warm_up import settled_blocks, warm_up_steps
 from foreshock.run import Run
 from foreshock.views import figures, multiples, tables, words
 

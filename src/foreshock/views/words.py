@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from foreshock.causes import Cause
-from foreshock.detect.aggregates import Change
+from foreshock.detect.series_change import Change
 from foreshock.diagnosis import Diagnosis
-from foreshock.rules.aggregates import listed
 from foreshock.rules.finding import SEVERITIES, Finding
+from foreshock.rules.statements import listed
 
 VERDICTS = {
     "healthy": "Healthy",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import Any
 
-from foreshock.rules.causes import ENVIRONMENT, REWARD_HACKING
+from foreshock.rules.cause_names import ENVIRONMENT, REWARD_HACKING
 from foreshock.rules.finding import CannotJudge, RuleResult
 from foreshock.traces.chat import is_void, spoken
 from foreshock.traces.checks.common import Share, examples, judge, together

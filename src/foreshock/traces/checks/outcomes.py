@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from foreshock.rules.causes import ENVIRONMENT, LENGTH_COLLAPSE, REWARD_HACKING, ZERO_SIGNAL
+from foreshock.rules.cause_names import ENVIRONMENT, LENGTH_COLLAPSE, REWARD_HACKING, ZERO_SIGNAL
 from foreshock.rules.finding import SEVERITIES, CannotJudge, RuleResult
 from foreshock.traces.checks.common import Share, examples, judge, one_finding, percent, segments, together
 from foreshock.traces.episode import (

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from foreshock.rules.causes import LENGTH_COLLAPSE, REWARD_HACKING
+from foreshock.rules.cause_names import LENGTH_COLLAPSE, REWARD_HACKING
 from foreshock.rules.finding import RuleResult
 from foreshock.traces.checks.common import examples, one_finding, percent, together
 from foreshock.traces.checks.outcomes import reward

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from foreshock.rules.causes import LENGTH_COLLAPSE
+from foreshock.rules.cause_names import LENGTH_COLLAPSE
 from foreshock.rules.finding import RuleResult
 from foreshock.traces.checks.common import one_finding, percent, segments, together
 from foreshock.traces.checks.outcomes import outcome_of

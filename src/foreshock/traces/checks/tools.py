@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
-from foreshock.rules.causes import ENVIRONMENT, TOOL_USE_COLLAPSE
+from foreshock.rules.cause_names import ENVIRONMENT, TOOL_USE_COLLAPSE
 from foreshock.rules.finding import CannotJudge, RuleResult
 from foreshock.traces.chat import error_kind
 from foreshock.traces.checks.common import Share, examples, judge, one_finding, segments, together

@@ -1,4 +1,4 @@
-"""The causes that a finding may name. One name for one thing: rules, rankings and documents use these."""
+"""The names of the causes, one name for one thing; :mod:`foreshock.causes` ranks them."""
 
 from __future__ import annotations
 

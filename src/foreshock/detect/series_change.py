@@ -1,4 +1,4 @@
-"""Whether an aggregate series (loss, reward, entropy, mean KL) has moved since the run's own baseline.
+"""Whether a logged series, such as the loss or the reward, has moved since the run's own baseline.
 
 This is what stands beside a finding: "loss, reward, entropy: no change since step 30". The mean of the most recent
 steps is compared with the mean of the baseline steps, in standard errors that allow for autocorrelation: with AR(1)
@@ -15,7 +15,7 @@ of the runs of 110 to 150 steps for ρ up to 0.8, in 4 to 12 % for ρ of 0.9 to 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import copysign, inf, nan, sqrt
+from math import copysign, inf, isnan, nan, sqrt
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -33,6 +33,12 @@ STANDARD_ERRORS = 3.0
 
 SMALLEST_MOVE = 1.0
 """A move is at least this many standard deviations of one step's noise: less is not seen on a plot either."""
+
+SMALLEST_SHARE = 0.15
+"""A move of less than this share of the early level is no change to anyone who looks at the chart (heuristic)."""
+
+SMALLEST_SHIFT = 2.0
+"""The same for a series around zero, in standard deviations of one step (heuristic)."""
 
 _CHUNK = 20
 _WINDOW = 10
@@ -56,6 +62,13 @@ class Change:
     ratio: float
     shift: float
     reason: str = ""
+
+    @property
+    def matters(self) -> bool:
+        """Whether a move that is more than noise is also large enough to be noticed on a chart."""
+        if isnan(self.ratio):  # a series around zero, such as the loss, has no level to compare with
+            return abs(self.shift) >= SMALLEST_SHIFT
+        return abs(self.ratio - 1) >= SMALLEST_SHARE
 
 
 def series_change(steps: ArrayLike, values: ArrayLike, baseline: tuple[int, int]) -> Change:
