@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -37,3 +38,14 @@ def write_run() -> Callable[..., None]:
         writer.close()
 
     return write
+
+
+@pytest.fixture
+def cache(tmp_path) -> Path:
+    """A cache that holds a quickly trained reference in the place of the whole one, which takes most of a minute."""
+    from foreshock.lab.reference import ReferenceConfig, reference_folder
+
+    folder = tmp_path / ".lab"
+    folder.mkdir()
+    small = reference_folder(ReferenceConfig(steps=150, batch_size=32), tmp_path)
+    return small.rename(folder / f"reference-{ReferenceConfig().digest}").parent

@@ -12,11 +12,11 @@ from foreshock.run import read_run_directory
 
 @pytest.mark.slow
 @pytest.mark.parametrize("arm", ["fixed", "drift_aware", "constrained"])
-def test_every_arm_runs_and_leaves_a_report(tmp_path, arm, capfd):
+def test_every_arm_runs_and_leaves_a_report(tmp_path, cache, arm, capfd):
     demo.run(arm=arm, seed=0, steps=14, model="tiny", run_dir=tmp_path / "run")
     run = read_run_directory(tmp_path / "run")
     assert [block.last_step for block in run.blocks] == [6, 12, 14]
-    assert run.blocks[0].sketches["policy/ref"].n("post_tool") > 1000
+    assert run.blocks[0].sketches["policy/ref"].n("post_tool") > 300
     assert (tmp_path / "run" / "report.html").exists()
     said = capfd.readouterr().err
     assert "curriculum" in said
@@ -24,7 +24,7 @@ def test_every_arm_runs_and_leaves_a_report(tmp_path, arm, capfd):
 
 
 @pytest.mark.slow
-def test_two_processes_give_one_run_directory_from_merged_blocks(tmp_path):
+def test_two_processes_give_one_run_directory_from_merged_blocks(tmp_path, cache):
     command = [
         sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2",
         "--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no", "--main_process_port", "0",

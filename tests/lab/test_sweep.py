@@ -11,7 +11,6 @@ from rich.console import Console
 from foreshock.errors import InputError
 from foreshock.lab import sweep
 from foreshock.lab.plan import RunPlan
-from foreshock.lab.reference import ReferenceConfig, reference_folder
 from foreshock.run import read_run_directory
 
 
@@ -49,11 +48,8 @@ def test_the_estimate_shares_the_work_between_jobs(tmp_path):
 
 
 @pytest.mark.slow
-def test_runs_in_processes_of_their_own_are_the_same_to_the_bit_and_a_failure_stays_alone(tmp_path):
-    small = reference_folder(ReferenceConfig(steps=100, batch_size=32), tmp_path)
-    (tmp_path / ".lab").mkdir()
-    small.rename(tmp_path / ".lab" / f"reference-{ReferenceConfig().digest}")  # a whole one takes most of a minute
-    first, again = (RunPlan("tiny", "fixed", 0, 2, tmp_path / "runs" / name, tmp_path / ".lab") for name in "ab")
+def test_runs_in_processes_of_their_own_are_the_same_to_the_bit_and_a_failure_stays_alone(tmp_path, cache):
+    first, again = (RunPlan("tiny", "fixed", 0, 2, tmp_path / "runs" / name, cache) for name in "ab")
     (tmp_path / "file").write_text("")
     broken = RunPlan("tiny", "constrained", 0, 2, tmp_path / "runs" / "c", tmp_path / "file")
     (first.run_dir / "left").mkdir(parents=True)  # of a run that was killed
