@@ -5,15 +5,18 @@ from __future__ import annotations
 import codecs
 import gzip
 import importlib
+import math
 import zlib
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache
+from io import BufferedReader
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from foreshock.errors import ReadError
+from foreshock.sources.progress import tracked
 
 LONGEST_LINE = 16 * 2**20
 """Bytes. A longer line is no log line: it is skipped and counted."""
@@ -68,13 +71,30 @@ def chunks(path: Path, skipped: Counter[str]) -> Iterator[bytes]:
 def raw_chunks(path: Path, skipped: Counter[str]) -> Iterator[bytes]:
     """Yield the uncompressed bytes in pieces, as :func:`chunks` does, but leave UTF-16 as it is.
 
+    A person at a terminal sees how far that is, once it has taken a while.
+
     Raises:
         ReadError: the file cannot be opened or read.
     """
+    return tracked(_read_chunks(path, skipped), _chunk_count(path), f"pieces of {path.name}")
+
+
+def _chunk_count(path: Path) -> int | None:
+    """Return how many pieces a plain file has; None for a compressed one, and where that cannot be known."""
+    try:
+        with open(path, "rb") as file:
+            start = file.read(4)
+        is_plain = not start.startswith(_GZIP) and start != _ZSTD
+        return math.ceil(path.stat().st_size / _CHUNK) if is_plain else None
+    except OSError:  # reading it says why
+        return None
+
+
+def _read_chunks(path: Path, skipped: Counter[str]) -> Iterator[bytes]:
     damaged: tuple[type[Exception], ...] = (EOFError, zlib.error, gzip.BadGzipFile, *_zstd_errors())
     with open_stream(path) as stream:
         # read1 hands over what was decompressed before a torn end; read would lose it.
-        read = getattr(stream, "read1", stream.read)
+        read = stream.read if isinstance(stream, BufferedReader) else getattr(stream, "read1", stream.read)
         while True:
             try:
                 chunk = read(_CHUNK)

@@ -98,7 +98,7 @@ def read_file(path: Path) -> Run:
                 reasons.append(f"{source.name}: {error}")
     kind = "is a binary file" if compressed.is_binary(start) else "is text"
     raise ReadError(
-        f"{str(path)!r} {kind} that starts with {start[:24]!r}, in which no log and no traces were found. "
+        f"{str(path)!r} {kind} that starts with {start[:24]!r}, in which no training log was found. "
         f"Expected one of: {_listed()}. Pass such a file, or the folder of a run. Tried: {' '.join(reasons)}"
     )
 
