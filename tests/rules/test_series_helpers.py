@@ -5,8 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from foreshock.rules.series import course, direction, held_since, highest_stretch, last_rows, latest, rows_of
+from foreshock.rules.series import course, direction, held_since, last_rows, latest, rows_of
 from foreshock.rules.statements import segment_rows, time_sentence
+from foreshock.rules.tool_use import highest_stretch
 from foreshock.run import Run
 
 

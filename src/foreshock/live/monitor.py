@@ -295,7 +295,7 @@ class Monitor:
         if any(counts["stop"]):
             self.should_stop = True
         sketches = unpack(sums, self.config.pairs, self.config.slices, self._world_size)
-        seen = {pair: sketch for pair, sketch in sketches.items() if _has_tokens(sketch)}
+        seen = {pair: sketch for pair, sketch in sketches.items() if sketch.has_tokens}
         index = self.run.blocks[-1].index + 1 if self.run.blocks else 0
         tokens = top_tokens.unpack(top, first_step, self._world_size, self.config.decode, self.config.tools)
         block = Block(index, first_step, last_step, EncodedSketches.of(seen), self._world_size, counts, tokens)
@@ -330,10 +330,6 @@ def _key(finding: Finding) -> tuple[str, str]:
 
 def _rank(severity: str) -> int:
     return SEVERITIES.index(severity)
-
-
-def _has_tokens(sketch: Any) -> bool:
-    return any(sketch.n(name) + sum(sketch.tally(name).values()) for name in sketch.slices)
 
 
 def _plain(value: Any) -> Any:

@@ -18,10 +18,11 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from foreshock.rules.cause_names import ENGINE_DRIFT, ENGINE_MISMATCH, STALE_WEIGHTS, TRUNCATED_SUPPORT
 from foreshock.rules.finding import RuleResult
-from foreshock.rules.series import SHORTEST, Floats, course, direction, jump, latest, rows_of, shared_rows
+from foreshock.rules.series import SHORTEST, Floats, course, direction, latest, rows_of, shared_rows
 from foreshock.rules.statements import heuristic, one_finding, reward_sentence
 from foreshock.run import Run
 
@@ -45,6 +46,9 @@ TREND, CRITICAL = 2.5, 10.0
 
 STILL_RISING = 1.3
 """Late level over that of the third quarter: a rise that slows down has less (heuristic)."""
+
+JUMP_AFTER, JUMP_LASTS = 20, 5
+"""Rows that a jump is compared with, and rows that it must last."""
 
 BIAS, LARGE_BIAS = 0.02, 0.05
 """Distance of the mean ratio from 1 that is noted, and that is a warning where the ratio is exact (heuristics)."""
@@ -74,7 +78,7 @@ def check(run: Run) -> RuleResult:
 
 def _jump(run: Run, key: str) -> RuleResult | None:
     steps, values = rows_of(run, key)
-    place = jump(values)
+    place = _last_jump(values)
     if place is None or values[place:].min() < 0:
         return None
     before, now = float(values[max(place - SHORTEST, 0) : place].max()), float(np.median(latest(run, key)[1]))
@@ -96,6 +100,24 @@ def _jump(run: Run, key: str) -> RuleResult | None:
         advice=ADVICE_JUMP,
         next_check="Score one completion of the latest step by trainer and sampler, then load the weights anew.",
     )
+
+
+def _last_jump(values: Floats) -> int | None:
+    """Return where a series of positive values last jumped up: five rows in a row far above the twenty before.
+
+    "Far" is ×3 the largest of them, and ×5 while fewer than ten rows, but at least two, stand before (heuristics).
+    """
+    n = values.size
+    if n < 2 + JUMP_LASTS:
+        return None
+    padded = np.concatenate([np.full(JUMP_AFTER, -np.inf), values])
+    largest_before = sliding_window_view(padded, JUMP_AFTER).max(axis=1)[: n - JUMP_LASTS + 1]
+    least_after = sliding_window_view(values, JUMP_LASTS).min(axis=1)
+    factor = np.where(np.arange(least_after.size) < 10, 5.0, 3.0)
+    jumped = (least_after >= factor * largest_before) & (largest_before > 0)
+    jumped[:2] = False
+    places = np.flatnonzero(jumped)
+    return int(places[-1]) if places.size else None
 
 
 def _trend(run: Run, key: str) -> RuleResult | None:

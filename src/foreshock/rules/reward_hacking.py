@@ -25,7 +25,7 @@ import numpy as np
 from foreshock.detect.series_change import MINIMUM_BASELINE, MINIMUM_RECENT
 from foreshock.rules.cause_names import REWARD_HACKING
 from foreshock.rules.finding import CannotJudge, RuleResult
-from foreshock.rules.series import Course, Floats, course, restarted_near, rows_of
+from foreshock.rules.series import SHORTEST, Course, Floats, course, rows_of
 from foreshock.rules.statements import heuristic, one_finding
 from foreshock.run import Run
 from foreshock.stats.trend import kendall
@@ -86,7 +86,7 @@ def check(run: Run) -> RuleResult:
         rose = (f"the other rewards rose with {proxy.key}",) if _differ(rewards) else ()
         return RuleResult(cannot_judge=_one_reward(run, rewards), judged=rose)
     since, short = proxy.change.since_step or int(proxy.steps[proxy.steps.size // 3]), _is_short(proxy)
-    restarted = restarted_near(run, proxy, since)
+    restarted = _restarted_near(run, proxy, since)
     return one_finding(
         run,
         ID,
@@ -106,6 +106,14 @@ def check(run: Run) -> RuleResult:
             "Evaluate them by a reward that was not trained on."
         ),
     )
+
+
+def _restarted_near(run: Run, proxy: Course, step: int) -> bool:
+    """Say whether the run went back to earlier steps within 20 rows of a step, as it does on a resume."""
+    logged = run.series[proxy.key].steps
+    again = logged[1:][logged[1:] <= logged[:-1]]
+    near = np.searchsorted(proxy.steps, again) - int(np.searchsorted(proxy.steps, step))
+    return bool(np.any(np.abs(near) <= SHORTEST))
 
 
 def _one_reward(run: Run, rewards: list[Course]) -> tuple[CannotJudge, ...]:

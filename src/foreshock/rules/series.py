@@ -14,7 +14,6 @@ from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
-from numpy.lib.stride_tricks import sliding_window_view
 
 from foreshock.detect.series_change import MINIMUM_BASELINE, MINIMUM_RECENT, Change, series_change
 from foreshock.rules.warm_up import warm_up_steps
@@ -36,9 +35,6 @@ FIRST_ROWS, FIRST_STEPS = 5, 20
 
 FULL_RATE = 0.9
 """Share of the largest learning rate from which on its warm-up is over."""
-
-JUMP_AFTER, JUMP_LASTS = 20, 5
-"""Rows that a jump is compared with, and rows that it must last."""
 
 LARGEST = 1e100
 """Larger values are cut to this, so that means and ratios stay finite."""
@@ -231,44 +227,11 @@ def last_rows(run: Run, steps: Steps, values: Floats, over: int = FIRST_STEPS) -
     return (steps[:0], values[:0]) if steps.size < count or stale else (steps[-count:], values[-count:])
 
 
-def restarted_near(run: Run, moved: Course, step: int) -> bool:
-    """Say whether the run went back to earlier steps within 20 rows of a step, as it does on a resume."""
-    logged = run.series[moved.key].steps
-    again = logged[1:][logged[1:] <= logged[:-1]]
-    near = np.searchsorted(moved.steps, again) - int(np.searchsorted(moved.steps, step))
-    return bool(np.any(np.abs(near) <= SHORTEST))
-
-
 def held_since(steps: Steps, state: npt.NDArray[np.bool_]) -> int:
     """Return the first step of the stretch, up to the last row, in which a state holds in 9 of 10 rows or more."""
     shares = np.cumsum(state[::-1]) / np.arange(1, state.size + 1)
     holding = np.flatnonzero((shares >= 0.9) & state[::-1])
     return int(steps[::-1][holding[-1]]) if holding.size else int(steps[-1])
-
-
-def jump(values: Floats) -> int | None:
-    """Return where a series of positive values last jumped up: five rows in a row far above the twenty before.
-
-    "Far" is ×3 the largest of them, and ×5 while fewer than ten rows, but at least two, stand before (heuristics).
-    """
-    n = values.size
-    if n < 2 + JUMP_LASTS:
-        return None
-    padded = np.concatenate([np.full(JUMP_AFTER, -np.inf), values])
-    largest_before = sliding_window_view(padded, JUMP_AFTER).max(axis=1)[: n - JUMP_LASTS + 1]
-    least_after = sliding_window_view(values, JUMP_LASTS).min(axis=1)
-    factor = np.where(np.arange(least_after.size) < 10, 5.0, 3.0)
-    jumped = (least_after >= factor * largest_before) & (largest_before > 0)
-    jumped[:2] = False
-    places = np.flatnonzero(jumped)
-    return int(places[-1]) if places.size else None
-
-
-def highest_stretch(values: Floats, rows: int) -> float:
-    """Return the highest mean over stretches of about so many rows."""
-    stretches = max(1, values.size // rows)
-    starts = np.arange(stretches) * values.size // stretches
-    return float((np.add.reduceat(values, starts) / np.diff(starts, append=values.size)).max())
 
 
 def _short_change(steps: Steps, values: Floats) -> Change:

@@ -15,7 +15,7 @@ import numpy as np
 
 from foreshock.rules.cause_names import TOOL_USE_COLLAPSE
 from foreshock.rules.finding import RuleResult
-from foreshock.rules.series import Floats, course, direction, highest_stretch
+from foreshock.rules.series import Floats, course, direction
 from foreshock.rules.statements import heuristic, one_finding, reward_sentence, time_sentence
 from foreshock.run import Run
 
@@ -66,6 +66,13 @@ def check(run: Run) -> RuleResult:
         ),
         next_check="Give ten prompts that need a tool to the latest checkpoint, and read the first answer.",
     )
+
+
+def highest_stretch(values: Floats, rows: int) -> float:
+    """Return the highest mean over stretches of about so many rows."""
+    stretches = max(1, values.size // rows)
+    starts = np.arange(stretches) * values.size // stretches
+    return float((np.add.reduceat(values, starts) / np.diff(starts, append=values.size)).max())
 
 
 def _last_above(values: Floats, level: float) -> int:

@@ -150,6 +150,11 @@ class LogRatioSketch:
         """Finite tokens counted in the slice."""
         return int(self.counts[self._index(slice)].sum())
 
+    @property
+    def has_tokens(self) -> bool:
+        """Whether any token of any slice was counted, finite or not."""
+        return bool(self.counts.any() or self.tallies.any())
+
     def tally(self, slice: str) -> Mapping[str, int]:
         """Tokens of the slice that enter no statistic: `nan`, `pos_inf`, `neg_inf`."""
         nan, pos_inf, neg_inf = self.tallies[self._index(slice)].tolist()

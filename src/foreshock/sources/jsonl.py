@@ -72,6 +72,18 @@ def objects(path: Path, skipped: Counter[str]) -> Iterator[dict[str, Any]]:
             skipped[compressed.TORN] += 1
 
 
+def decode(content: bytes) -> Any:
+    """Decode JSON, with the NaN and the infinities that Python's own encoder writes.
+
+    Raises:
+        ValueError, RecursionError: it is no JSON, or nested too deep.
+    """
+    try:
+        return msgspec.json.decode(content)
+    except (ValueError, RecursionError):
+        return json.loads(compressed.text(content))
+
+
 def decode_line(line: bytes) -> Any:
     """Decode one line of JSON, forgiving NaN and infinities in any spelling and bytes that are not UTF-8; else None."""
     decoded = compressed.text(line).strip("\ufeff \t\r\n")

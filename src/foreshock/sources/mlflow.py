@@ -16,7 +16,7 @@ from typing import Any
 from foreshock.errors import ReadError
 from foreshock.run import Run
 from foreshock.sources import compressed
-from foreshock.sources.rows import Rows, joined
+from foreshock.sources.rows import Rows
 
 FORMAT = "MLflow run"
 SYSTEM = "system metrics, whose steps count samples"
@@ -36,8 +36,7 @@ def read_folder(folder: Path) -> Run:
         ReadError: a file cannot be opened, or none holds a value.
     """
     rows = Rows()
-    for row in joined(_in_time(folder / "metrics", rows)):
-        rows.add(row)
+    rows.add_points(_in_time(folder / "metrics", rows))
     if not rows.count:
         raise ReadError(f"{str(folder)!r} is the folder of an MLflow run without metrics.")
     return rows.run(folder, FORMAT)
@@ -59,8 +58,7 @@ def read_rows(database: sqlite3.Connection, run: str) -> Rows:
     found = database.execute(
         "SELECT step, key, value, is_nan FROM metrics WHERE run_uuid = ? ORDER BY timestamp, step", (run,)
     )
-    for row in joined(_finite_or_not(found, rows)):
-        rows.add(row)
+    rows.add_points(_finite_or_not(found, rows))
     return rows
 
 

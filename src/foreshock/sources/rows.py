@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -66,19 +66,6 @@ def _text_number(value: str) -> float | None:
         return _WORDS.get(stripped.lower())
 
 
-def joined(points: Iterable[tuple[Any, Any, Any]]) -> Iterator[dict[str, Any]]:
-    """Join values ``(step, key, value)`` to rows with a ``_step``: those of a step that follow each other are one."""
-    row: dict[str, Any] = {}
-    for step, key, value in points:
-        if key in row or row.get("_step") != step:
-            if row:
-                yield row
-            row = {"_step": step}
-        row[str(key)] = value
-    if row:
-        yield row
-
-
 class Rows:
     """Collects rows in the order of the log and makes a run of them."""
 
@@ -114,6 +101,18 @@ class Rows:
                     self._flush(table)
                 return
         self._add_slowly(row)
+
+    def add_points(self, points: Iterable[tuple[Any, Any, Any]]) -> None:
+        """Add values ``(step, key, value)``: those of a step that follow each other are one row with a ``_step``."""
+        row: dict[str, Any] = {}
+        for step, key, value in points:
+            if key in row or row.get("_step") != step:
+                if row:
+                    self.add(row)
+                row = {"_step": step}
+            row[str(key)] = value
+        if row:
+            self.add(row)
 
     def _add_slowly(self, row: Mapping[str, Any]) -> None:
         numbers: dict[str, float] = {}

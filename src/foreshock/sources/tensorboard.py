@@ -18,7 +18,7 @@ import numpy as np
 from foreshock.errors import ReadError
 from foreshock.run import Run
 from foreshock.sources import compressed, protobuf
-from foreshock.sources.rows import Rows, joined
+from foreshock.sources.rows import Rows
 
 FORMAT = "TensorBoard event file"
 PATTERN = "*tfevents*"
@@ -71,8 +71,7 @@ def read_folder(folder: Path) -> Run:
 def _run(place: Path, files: list[Path]) -> Run:
     rows = Rows()
     for file in files:
-        for row in joined(_scalars(file, rows)):
-            rows.add(row)
+        rows.add_points(_scalars(file, rows))
     if not rows.count:
         raise ReadError(f"{str(place)!r} holds TensorBoard events, but no scalar.")
     return rows.run(place, FORMAT)

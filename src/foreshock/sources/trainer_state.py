@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from foreshock.errors import ReadError
 from foreshock.run import Run
 from foreshock.sources import compressed
+from foreshock.sources.jsonl import decode
 from foreshock.sources.rows import Rows
 
 FORMAT = "trainer_state.json"
@@ -125,8 +124,9 @@ def _load(path: Path) -> State:
                 f"{str(path)!r} is a JSON document of over {LARGEST_DOCUMENT // 2**20} MB. Pass its rows as JSONL."
             )
     content = b"".join(parts).removeprefix(b"\xef\xbb\xbf")
-    document = _decode(content)
-    if document is None:
+    try:
+        document = decode(content)
+    except (ValueError, RecursionError):
         return State(path, _salvaged(path, content), {}, torn=True)
     history = document.get("log_history") if isinstance(document, dict) else document
     if not isinstance(history, list):
@@ -134,18 +134,6 @@ def _load(path: Path) -> State:
     fields = document if isinstance(document, dict) else {}
     plain = {key: value for key, value in fields.items() if isinstance(value, (int, float, str))}
     return State(path, history, plain, torn=bool(skipped[compressed.TORN_END]))
-
-
-def _decode(content: bytes) -> Any:
-    """Decode a document; Python's own decoder knows the NaN that the Trainer writes. None when it is damaged."""
-    try:
-        return msgspec.json.decode(content)
-    except (ValueError, RecursionError):
-        pass
-    try:
-        return json.loads(compressed.text(content))
-    except (ValueError, RecursionError):
-        return None
 
 
 def _salvaged(path: Path, content: bytes) -> list[Any]:

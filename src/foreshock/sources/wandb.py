@@ -6,7 +6,6 @@ messages of ``wandb/proto/wandb_internal.proto``.
 
 from __future__ import annotations
 
-import json
 import struct
 import zlib
 from collections import Counter
@@ -14,11 +13,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from foreshock.errors import ReadError
 from foreshock.run import Run
 from foreshock.sources import compressed, protobuf
+from foreshock.sources.jsonl import decode
 from foreshock.sources.rows import Rows, number
 
 FORMAT = "W&B .wandb file"
@@ -134,11 +132,7 @@ def _item(message: bytes) -> tuple[str, Any]:
 
 def _decode(data: bytes) -> Any:
     try:
-        return msgspec.json.decode(data)
-    except (ValueError, RecursionError):
-        pass
-    try:
-        return json.loads(compressed.text(data))  # Python's own decoder knows NaN and Infinity
+        return decode(data)
     except (ValueError, RecursionError):
         return compressed.text(data)
 

@@ -153,7 +153,7 @@ def _reduced(dump: Dump, results: Iterable[FileResult]) -> Run:
         summary = result.summary
         if summary is None:
             continue
-        found = {pair for pair, sketch in summary.sketches.items() if _has_tokens(sketch)}
+        found = {pair for pair, sketch in summary.sketches.items() if sketch.has_tokens}
         step = steps.setdefault(summary.step, _Step())
         known = seen.setdefault((summary.step, summary.samples), set())
         if known:
@@ -176,10 +176,6 @@ def _reduced(dump: Dump, results: Iterable[FileResult]) -> Run:
         run.notices["unreadable_files"] = f"{len(reasons)} files could not be read. The first: {reasons[0]}"
     _fill(run, dump, steps, blocks)
     return run
-
-
-def _has_tokens(sketch: LogRatioSketch) -> bool:
-    return bool(sketch.counts.any() or sketch.tallies.any())
 
 
 def _fill(run: Run, dump: Dump, steps: dict[int, _Step], blocks: dict[int, _Block]) -> None:
