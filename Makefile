@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test test-slow test-trl fuzz check bench bench-detect setup clean
+.PHONY: demo test test-slow test-trl test-trackers fuzz check bench bench-detect setup clean
 
 setup: $(STAMP)
 

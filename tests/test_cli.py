@@ -223,3 +223,12 @@ def test_a_path_without_anything_does_not_exist(call, tmp_path, command):
     result = call(*command, str(tmp_path / "missing"))
     assert result.exit_code == 2
     assert "does not exist. Pass " in result.output
+
+
+def test_a_data_set_may_lie_in_a_new_folder(call, tmp_path):
+    traces = tmp_path / "chats.jsonl"
+    chat = {"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}], "success": True}
+    traces.write_text(json.dumps(chat) + "\n")
+    output = tmp_path / "new" / "sft.jsonl"
+    assert call("dataset", str(traces), "--kind", "sft", "--output", str(output)).exit_code == 0
+    assert output.exists()

@@ -27,6 +27,7 @@ def dataset(traces: Path, kind: str, output: Path, margin: float) -> None:
 
         check_exists(traces, "a file or folder of traces")
         read = read_traces(traces)
+        output.parent.mkdir(parents=True, exist_ok=True)
         rows, left_out = write_dataset(read, kind, output, margin)
         click.echo(f"{output}: {rows} rows from {len(read.episodes)} episodes")
         for reason, count in (+(left_out + read.skipped)).items():

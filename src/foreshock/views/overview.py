@@ -34,7 +34,8 @@ def render_overview(found: Sequence[Diagnosis], unreadable: Mapping[str, str]) -
         )
     parts: list[RenderableType] = [Text(f"Runs in {folder}\n")] if folder else []
     parts += [table] if ranked else []
-    parts += [labelled("Cannot be read", f"{path}: {reason}") for path, reason in unreadable.items()]
+    for path, reason in unreadable.items():
+        parts += [Text(), labelled("Cannot be read", reason if path in reason else f"{path}: {reason}")]
     if any(_worst(diagnosis) for diagnosis in ranked):
         parts += [Text(), Text("foreshock diagnose RUN shows the evidence, the causes and the next check of one run.")]
     return Group(*parts)
