@@ -20,7 +20,7 @@ def printed(rows, width):
 def test_no_number_is_cut_in_two_and_none_is_lost(width):
     text = printed([{"segment": "early", "slice": "text_only", **NUMBERS}], width)
     for value in NUMBERS.values():
-        assert f"{value:.0f}" in text
+        assert f"{value:,.0f}" in text
     assert max(map(len, text.splitlines())) <= width
 
 

@@ -80,7 +80,9 @@ def change_words(change: Change) -> str:
 
 
 def shown(value: Any) -> str:
-    """Return one value of a table as text: three significant digits, whole numbers in full."""
+    """Return one value of a table as text: three significant digits, whole numbers in full, thousands apart."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
     return _number(value) if isinstance(value, float) else exact(value)
 
 
@@ -124,7 +126,7 @@ def _number(value: float) -> str:
     size = abs(value)
     if 1e-4 <= size < 1e6:
         decimals = max(0, 2 - math.floor(math.log10(size)))
-        text = f"{value:.{decimals}f}"
+        text = f"{value:,.{decimals}f}"
     else:
         text = f"{value:.2e}"
     return text.replace("-", "−", 1) if value < 0 else text
