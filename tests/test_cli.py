@@ -232,3 +232,9 @@ def test_a_data_set_may_lie_in_a_new_folder(call, tmp_path):
     output = tmp_path / "new" / "sft.jsonl"
     assert call("dataset", str(traces), "--kind", "sft", "--output", str(output)).exit_code == 0
     assert output.exists()
+
+
+@pytest.mark.parametrize(("no_color", "is_coloured"), [("1", False), ("", True)])
+def test_an_error_has_no_colour_where_none_is_wanted(tmp_path, no_color, is_coloured):
+    result = CliRunner().invoke(main, ["diagnose", str(tmp_path / "no")], env={"NO_COLOR": no_color}, color=True)
+    assert ("\x1b[31m" in result.output) == is_coloured

@@ -56,3 +56,9 @@ def test_the_documented_constants_are_those_of_the_code():
     assert f"one false alarm per {e_process.WARNING_STEPS:,} steps" in text
     assert f"at least {warm_up.SHORTEST_WARM_UP} and at most {warm_up.LONGEST_WARM_UP}" in text
     assert f"at least {series_change.SMALLEST_SHARE:.0%}".replace("%", " %") in text
+
+
+def test_test_files_have_names_of_their_own():
+    """Pytest imports them by their names alone, and cannot collect two that are called alike."""
+    names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
+    assert sorted(names) == sorted(set(names))

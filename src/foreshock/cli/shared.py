@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -98,5 +99,6 @@ class errors_shown:
 
 
 def _fail(message: str) -> NoReturn:
-    click.secho(f"Error: {message}", err=True, fg="red")
+    colour = None if os.environ.get("NO_COLOR") else "red"
+    click.secho(f"Error: {message}", err=True, fg=colour)
     sys.exit(UNREADABLE)
