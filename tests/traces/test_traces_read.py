@@ -12,7 +12,6 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.strategies import SearchStrategy
 
 from foreshock.cli import main
 from foreshock.errors import MissingExtra, ReadError
@@ -208,11 +207,10 @@ def test_a_table_without_pyarrow_names_the_extra(tmp_path: Path, monkeypatch: py
         is_traces(tmp_path)
 
 
-def json_values() -> SearchStrategy[Any]:
-    plain = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8)
-    return st.recursive(
-        plain, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3)
-    )
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+)
 
 
 @st.composite
@@ -221,7 +219,7 @@ def mutated(draw: st.DrawFn) -> list[Any]:
 
     def change(value: Any) -> Any:
         if draw(st.integers(0, 9)) == 0:
-            return draw(json_values())
+            return draw(JSON_VALUES)
         if isinstance(value, dict):
             return {key: change(inner) for key, inner in value.items()}
         return [change(inner) for inner in value] if isinstance(value, list) else value
