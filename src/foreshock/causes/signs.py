@@ -17,7 +17,7 @@ import numpy as np
 from foreshock.batch import POST_TOOL, SLICES, TEXT_ONLY
 from foreshock.rules.finding import Finding
 from foreshock.rules.non_finite import KEYS
-from foreshock.rules.series import Course, longest_course
+from foreshock.rules.series import longest_course
 from foreshock.rules.statements import listed
 from foreshock.rules.tail_course import MINIMUM_GROWTH, tail_course
 from foreshock.rules.tail_effect import effect_of
@@ -33,10 +33,6 @@ class Facts:
 
     run: Run
     findings: Sequence[Finding]
-
-    def course(self, key: str) -> Course | None:
-        """Return how a key went after the warm-up, or from the first row on where that leaves too few rows."""
-        return longest_course(self.run, key)
 
     def found(self, rules: Rules) -> bool:
         """Say whether one of these rules has a finding."""
@@ -66,7 +62,7 @@ def went(key: str, state: str, so: str = "", *, unless: Rules = (), below: float
     """
 
     def sign(facts: Facts) -> str:
-        judged = facts.course(key)
+        judged = longest_course(facts.run, key)
         if judged is None or judged.direction != state or not judged.late_level < below:
             return ""
         if facts.found(unless):
@@ -84,7 +80,7 @@ def all_flat(*keys: str, so: str = "", unless: Rules = ()) -> Sign:
     """
 
     def sign(facts: Facts) -> str:
-        judged = {key: found.direction for key in keys if (found := facts.course(key))}
+        judged = {key: found.direction for key in keys if (found := longest_course(facts.run, key))}
         if len(judged) < 2 or set(judged.values()) != {"flat"} or facts.found(unless):
             return ""
         return _sentence(f"{listed(list(judged))} are flat", so)
