@@ -9,11 +9,11 @@ from peft import LoraConfig
 from transformers import AutoModelForCausalLM, PrinterCallback
 from trl import GRPOConfig, GRPOTrainer
 
-from foreshock.lab.environment import Curriculum, World, questions
+from foreshock.lab.environment import Curriculum, Habits, World, questions
 from foreshock.lab.reference import ReferenceConfig, reference_folder
 from foreshock.lab.vocabulary import build_tokenizer
 
-REFERENCE = ReferenceConfig(steps=120, batch_size=32)
+REFERENCE = ReferenceConfig(steps=120, batch_size=32, habits=Habits(call_share=0.8))
 
 
 @pytest.fixture(scope="session")
