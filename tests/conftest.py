@@ -1,4 +1,8 @@
-"""Hypothesis draws the same examples in every run of `make test`, and new ones in `make fuzz`."""
+"""What all tests share: one thread a worker, and examples of hypothesis that are the same in every run.
+
+`make test` starts a worker a core. With a thread pool in each, and in each process that a test starts, it takes twice as
+long. `make fuzz` draws new examples.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,8 @@ from contextlib import AbstractContextManager
 
 import pytest
 from hypothesis import settings
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before anything imports torch
 
 settings.register_profile("same", derandomize=True, deadline=None)
 settings.register_profile("new", deadline=None)
