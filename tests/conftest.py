@@ -1,7 +1,7 @@
 """What all tests share: one thread a worker, and examples of hypothesis that are the same in every run.
 
-`make test` starts a worker a core. With a thread pool in each, and in each process that a test starts, it takes twice as
-long. `make fuzz` draws new examples.
+`make test` starts a worker a core. With a thread pool in each, and in each process that a test starts, it takes twice
+as long. `make fuzz` draws new examples.
 """
 
 from __future__ import annotations
