@@ -51,7 +51,8 @@ def test_completions_of_trl_are_judged_by_roles_and_groups(tmp_path: Path) -> No
     }
     pyarrow.parquet.write_table(pyarrow.table(columns), tmp_path / "completions_00001.parquet")
     result = CliRunner().invoke(main, ["audit", str(tmp_path)])
-    assert result.exit_code == 0, result.output
+    assert result.exit_code == 3, result.output
+    assert "no token ids" in result.output
     assert result.output.startswith("HEALTHY")
 
 

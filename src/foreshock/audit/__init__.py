@@ -12,7 +12,7 @@ from foreshock.audit import forced_tokens, group_sizes, mask, placeholders, reto
 from foreshock.audit.tally import Tally
 from foreshock.errors import ReadError
 from foreshock.rules import non_finite
-from foreshock.rules.finding import RuleResult
+from foreshock.rules.finding import CannotJudge, RuleResult
 from foreshock.sources.dumps.collect import REPEATED, UNREADABLE
 from foreshock.sources.dumps.formats import Dump
 from foreshock.sources.progress import tracked
@@ -23,6 +23,12 @@ ON_TOKENS = (mask, placeholders, retokenisation, forced_tokens)
 
 CHECKS = (*ON_TOKENS, group_sizes, roles)
 """Every check; the rule on values that are not finite belongs to the diagnosis as well."""
+
+NO_TOKENS = CannotJudge(
+    mask.ID,
+    "traces hold no token ids, masks or log-probabilities, so what is trained cannot be compared with what was done.",
+    "Audit a token dump of the run, see docs/sources.md.",
+)
 
 
 def check_dump(dump: Dump, skipped: Counter[str]) -> list[RuleResult]:
@@ -56,7 +62,7 @@ def check_traces(traces: Traces) -> list[RuleResult]:
     for episode in traces.episodes:
         if episode.group and episode.step is not None:
             groups[episode.step][numbers.setdefault(episode.group, len(numbers))] += 1
-    return [roles.check(traces), group_sizes.check(groups)]
+    return [roles.check(traces), group_sizes.check(groups), RuleResult(cannot_judge=(NO_TOKENS,))]
 
 
 __all__ = ["CHECKS", "check_dump", "check_traces"]
