@@ -53,7 +53,6 @@ def test_completions_of_trl_are_judged_by_roles_and_groups(tmp_path: Path) -> No
     result = CliRunner().invoke(main, ["audit", str(tmp_path)])
     assert result.exit_code == 3, result.output
     assert "no token ids" in result.output
-    assert result.output.startswith("HEALTHY")
 
 
 def test_what_is_neither_is_refused_with_the_known_formats(tmp_path: Path) -> None:
