@@ -161,7 +161,7 @@ def _aggregates_then_and_now(then: Mapping[str, Change], now: Mapping[str, Chang
 def _certainty(course: TailCourse) -> str:
     level = threshold(course.steps_per_block, WARNING_STEPS)
     return (
-        f"The evidence reached {course.highest:.3g}. Without a change it reaches {level:.3g} at most once per "
+        f"The evidence reached {course.highest:,.0f}. Without a change it reaches {level:,.0f} at most once per "
         f"{WARNING_STEPS:,} steps on average by its construction, and less often as measured."
     )
 

@@ -278,7 +278,8 @@ class ForeshockCallback(TrainerCallback):
         return str(self._trainer.processing_class.decode([token]))
 
     def _announce(self, finding: Finding) -> None:
-        terminal.print_finding(finding)
+        if finding.severity != "note":  # notes are for the report; a screen that a run prints to is for what to act on
+            terminal.print_finding(finding)
         if self._on_finding is not None:
             self._on_finding(finding)
 
