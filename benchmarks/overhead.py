@@ -48,7 +48,7 @@ class Case:
 
 CASES = (
     Case("beta > 0: the trainer computes the reference", beta=0.04, probed=False),
-    Case("beta = 0: one row in twelve is scored under ref_model", beta=0.0, probed=True),
+    Case("beta = 0: one row in twenty is scored under ref_model", beta=0.0, probed=True),
 )
 
 

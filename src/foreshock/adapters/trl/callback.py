@@ -50,7 +50,7 @@ class ForeshockCallback(TrainerCallback):
         slice_fn: gives each token a user-defined slice, from the micro-batch that the loss sees (and the policy's
             ``policy_log_probs``) to integers ``(B, T)``: an index into ``slices``, or −1.
         slices: names of the user-defined slices.
-        ref_model: reference model for a trainer that has none; a twelfth of the rows is scored under it.
+        ref_model: reference model for a trainer that has none; a twentieth of the rows is scored under it.
         on_finding: called on rank 0 with every new finding.
         rules: rules beside the built-in and installed ones, or files of rules; see docs/plugins.md.
         stop_on: severity (``warning`` or ``critical``) at which training is asked to stop; never by default.
