@@ -202,13 +202,13 @@ def test_the_adapter_is_switched_off_for_a_small_share_of_rows_when_nothing_else
     assert 0 < probed <= math.ceil(PROBE_SHARE * totals(run, "rows"))
     first = next(block for block in run.blocks if block.sketches)
     last = run.blocks[-1] if run.blocks[-1].sketches else run.blocks[-2]
-    assert first.last_step <= 2
+    assert first.last_step <= math.ceil(1 / (PROBE_SHARE * first.total("rows")))
     assert last.sketches["policy/ref"].quantile(0.95, "text_only").value > 1e-3
     assert "no-comparator" not in run.notices
 
 
 def test_a_new_adapter_equals_its_base_model(make_trainer, tmp_path):
-    trainer = make_trainer(peft=True, max_steps=2, learning_rate=0.0)
+    trainer = make_trainer(peft=True, max_steps=4, learning_rate=0.0)
     foreshock.watch(trainer, run_dir=tmp_path / "run")
     trainer.train()
     sketch = merged(read_run_directory(tmp_path / "run"), "policy/ref")
