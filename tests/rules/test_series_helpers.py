@@ -5,7 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from foreshock.rules.series import course, direction, held_since, last_rows, latest, rows_of
+from foreshock.diagnosis import diagnose_run
+from foreshock.rules.series import course, direction, even_rows, held_since, last_rows, latest, rows_of
 from foreshock.rules.statements import segment_rows, time_sentence
 from foreshock.rules.tool_use import highest_stretch
 from foreshock.run import Run
@@ -111,3 +112,45 @@ def test_what_was_computed_is_computed_again_once_a_row_is_added_or_replaced():
 def test_a_long_series_is_not_copied():
     run = logged(np.arange(100.0))
     assert rows_of(run, "x")[1].base is run.series["x"].values.base
+
+
+def long_runs(rows, *, broken_at):
+    """The same log twice, whole and bounded: a reward that falls to 0 near the end, and one NaN long before."""
+    g = np.random.default_rng(5)
+    columns = {"reward": 0.8 + 0.05 * g.normal(size=rows), "entropy": 1 + 0.1 * g.normal(size=rows)}
+    columns |= {"grad_norm": np.abs(0.5 + 0.1 * g.normal(size=rows)), "reward_std": np.full(rows, 0.2)}
+    columns["reward"][broken_at:] = 0.01
+    columns["grad_norm"][500] = np.nan
+    whole, bounded = Run(), Run(bounded=True)
+    for row in range(rows):
+        for run in (whole, bounded):
+            run.append_scalars(row + 1, {key: float(values[row]) for key, values in columns.items()})
+    return whole, bounded
+
+
+def test_a_bounded_run_of_ordinary_length_is_judged_as_a_whole_one():
+    whole, bounded = long_runs(11_000, broken_at=10_900)
+    assert diagnose_run(bounded).to_dict() == diagnose_run(whole).to_dict()
+
+
+def test_a_long_bounded_run_shows_what_is_new_and_what_came_first():
+    whole, bounded = long_runs(60_000, broken_at=59_970)
+    for key in whole.series:
+        assert len(bounded.series[key]) < 16_400
+        for part, other in zip(latest(whole, key), latest(bounded, key), strict=True):
+            np.testing.assert_array_equal(part, other)
+        levels = [course(run, key).early_level for run in (whole, bounded)]
+        assert levels[1] == pytest.approx(levels[0], rel=0.02)
+    assert even_rows(bounded, "reward")[0].size < rows_of(bounded, "reward")[0].size
+    told = [
+        {(finding.rule, finding.severity, finding.steps) for finding in diagnose_run(run).findings}
+        for run in (whole, bounded)
+    ]
+    assert (
+        told[0]
+        == told[1]
+        == {
+            ("environment-fault", "critical", (59_968, 60_000)),
+            ("non-finite-values", "note", (501, 60_000)),
+        }
+    )

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from foreshock.errors import ReadError
-from foreshock.run import Block, RunReader, RunWriter, prepare_directory, read_run_directory
+from foreshock.run import Block, Run, RunReader, RunWriter, prepare_directory, read_run_directory
 from foreshock.sketch import LogRatioSketch
 
 
@@ -85,3 +85,19 @@ def test_a_resume_supersedes_what_was_read(folder, writer):
 def test_a_folder_that_is_no_run_directory(tmp_path):
     with pytest.raises(ReadError, match=r"holds no run\.json"):
         RunReader(tmp_path)
+
+
+def test_a_bounded_run_is_thinned_when_it_is_read_as_when_it_was_watched(tmp_path):
+    writer = RunWriter(prepare_directory(tmp_path / "run"), start_step=0, identity={}, notices={})
+    watched = Run(bounded=True)
+    for step in range(1, 20_001):
+        writer.write_metrics(step, {"loss": step / 2})
+        watched.append_scalars(step, {"loss": step / 2})
+    writer.close()
+    read = read_run_directory(tmp_path / "run", bounded=True)
+    assert len(read.series["loss"]) < len(read_run_directory(tmp_path / "run").series["loss"]) == 20_000
+    for run in (read, watched):
+        run.append_scalars(20_001, {"loss": 0.0})
+    assert read.series["loss"].steps.tolist() == watched.series["loss"].steps.tolist()
+    assert read.series["loss"].values.tolist() == watched.series["loss"].values.tolist()
+    assert read.series["loss"].appended == 20_001

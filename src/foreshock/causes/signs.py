@@ -12,8 +12,6 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-import numpy as np
-
 from foreshock.batch import POST_TOOL, SLICES, TEXT_ONLY
 from foreshock.rules.finding import Finding
 from foreshock.rules.non_finite import KEYS
@@ -116,7 +114,7 @@ def named(name: str, so: str) -> Sign:
 def all_finite(facts: Facts) -> str:
     """Say that every logged loss, reward and gradient norm is finite."""
     logged = [key for key in KEYS if key in facts.run.series]
-    if not logged or not all(np.isfinite(facts.run.series[key].values).all() for key in logged):
+    if not logged or any(facts.run.series[key].not_finite[0] for key in logged):
         return ""
     return _sentence(f"Every value of {listed(logged)} is finite", "")
 

@@ -40,10 +40,11 @@ def aggregate_sentence(changes: Mapping[str, Change], since: int) -> str:
 
 def _change(series: Series, warm_up: int, last: int) -> Change:
     """Compare a series with the first quarter of its rows after the warm-up, or with as many as a baseline needs."""
-    end = int(np.searchsorted(series.steps, last, side="right"))
-    steps = series.steps[:end][series.steps[:end] > warm_up]
+    all_steps, values = series.even
+    end = int(np.searchsorted(all_steps, last, side="right"))
+    steps = all_steps[:end][all_steps[:end] > warm_up]
     if not len(steps):
         return Change(False, None, math.nan, math.nan, f"nothing is logged after the first {warm_up} steps")
     rows = min(max(MINIMUM_BASELINE, len(steps) // 4), len(steps))
-    change = series_change(series.steps[:end], series.values[:end], (int(steps[0]), int(steps[rows - 1])))
+    change = series_change(all_steps[:end], values[:end], (int(steps[0]), int(steps[rows - 1])))
     return change if change.moved and change.matters else replace(change, moved=False, since_step=None)

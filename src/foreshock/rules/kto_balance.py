@@ -14,7 +14,7 @@ References: Ethayarajh et al., "KTO: model alignment as prospect theoretic optim
 from __future__ import annotations
 
 from foreshock.rules.finding import RuleResult
-from foreshock.rules.series import course, rows_of
+from foreshock.rules.series import course, even_rows, rows_of
 from foreshock.rules.statements import one_finding
 from foreshock.run import Run
 
@@ -37,7 +37,7 @@ def check(run: Run) -> RuleResult:
     """Compare the moves of the two classes, and in how many rows each appears."""
     if "rewards/margins" not in run.series or "rewards/accuracies" in run.series:
         return RuleResult()
-    counts = {key: rows_of(run, key)[0].size for key in (CHOSEN, REJECTED)}
+    counts = {key: _rows_logged(run, key) for key in (CHOSEN, REJECTED)}
     rare, common = sorted(counts, key=lambda key: counts[key])
     if counts[common] and counts[rare] < RARE * counts[common]:
         share = counts[rare] / counts[common]
@@ -58,6 +58,11 @@ def check(run: Run) -> RuleResult:
         f"{moved.key} has moved by {moved.gain:.2g} and {still.key} by {still.gain:.2g}: mostly the {kind} answers are "
         "learned.",
     )
+
+
+def _rows_logged(run: Run, key: str) -> int:
+    """Return how many finite rows a key has had; an estimate where some were thinned out."""
+    return even_rows(run, key)[0].size << run.series[key].level if key in run.series else 0
 
 
 def _note(run: Run, since: int, what: str) -> RuleResult:

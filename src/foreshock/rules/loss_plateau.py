@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from foreshock.rules.finding import RuleResult
-from foreshock.rules.series import rows_of
+from foreshock.rules.series import even_rows, rows_of
 from foreshock.rules.statements import one_finding
 from foreshock.run import Run
 
@@ -36,7 +36,7 @@ LOW_RATE = 0.1
 
 def check(run: Run) -> RuleResult:
     """Compare the quarters of the loss."""
-    steps, loss = rows_of(run, "loss")
+    steps, loss = even_rows(run, "loss")
     if "reward" in run.series or loss.size < LONG or loss.min() <= 0:
         return RuleResult()
     first, _, third, last = (float(part.mean()) for part in np.array_split(loss, 4))

@@ -22,7 +22,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from foreshock.rules.cause_names import ENGINE_DRIFT, ENGINE_MISMATCH, STALE_WEIGHTS, TRUNCATED_SUPPORT
 from foreshock.rules.finding import RuleResult
-from foreshock.rules.series import SHORTEST, Floats, course, direction, latest, rows_of, shared_rows
+from foreshock.rules.series import SHORTEST, Floats, course, direction, even_rows, latest, rows_of, shared_rows
 from foreshock.rules.statements import heuristic, one_finding, reward_sentence
 from foreshock.run import Run
 
@@ -149,7 +149,7 @@ def _trend(run: Run, key: str) -> RuleResult | None:
 
 def _bias(run: Run) -> RuleResult | None:
     exact = KL_K1 in run.series and KL_K3 in run.series
-    offset = _exact_offset(run) if exact else rows_of(run, RATIO)[1] - 1
+    offset = _exact_offset(run) if exact else even_rows(run, RATIO)[1] - 1
     if offset.size < SHORTEST:
         return None
     third = offset.size // 3

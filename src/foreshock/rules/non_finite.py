@@ -88,6 +88,6 @@ def _events(run: Run) -> Iterator[tuple[int, int, str, float]]:
             yield first, order, name, count
     for order, key in enumerate(KEYS, start=len(TENSORS)):
         if key in run.series:
-            bad = ~np.isfinite(run.series[key].values)
-            if bad.any():
-                yield int(run.series[key].steps[bad][0]), order, key, float(bad.sum())
+            rows, step = run.series[key].not_finite
+            if step is not None:
+                yield step, order, key, float(rows)

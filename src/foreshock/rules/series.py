@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from foreshock.detect.series_change import MINIMUM_BASELINE, MINIMUM_RECENT, Change, series_change
 from foreshock.rules.warm_up import warm_up_steps
-from foreshock.run import Run, Series
+from foreshock.run import LATEST_ROWS, Run
 from foreshock.stats.trend import kendall
 
 Floats = npt.NDArray[np.float64]
@@ -102,22 +102,33 @@ class Course:
 def rows_of(run: Run, key: str) -> tuple[Steps, Floats]:
     """Return the finite rows of a key, ``(n,)`` each; a step that is repeated later supersedes what stood before.
 
-    Views of the series where nothing has to be left out: a long run is not copied.
+    The latest rows are there as they were logged; in the process that trains, older ones may be thinned, see
+    :class:`foreshock.run.Series`. Views of the series where nothing has to be left out: a long run is not copied.
     """
     if key not in run.series:
         return np.empty(0, dtype=np.int64), np.empty(0)
-    return _remembered(run, f"rows of {key}", _stamp(run, key), lambda: _sorted_rows(run.series[key]))
+    series = run.series[key]
+    return _remembered(run, f"rows of {key}", _stamp(run, key), lambda: _sorted_rows(series.steps, series.values))
+
+
+def even_rows(run: Run, key: str) -> tuple[Steps, Floats]:
+    """Return the finite rows of a key as :func:`rows_of`, with the latest rows thinned as much as older ones.
+
+    For whatever speaks of parts of the run, such as its last quarter, or of the noise of a row.
+    """
+    if key not in run.series or not run.series[key].level:
+        return rows_of(run, key)
+    return _remembered(run, f"even rows of {key}", _stamp(run, key), lambda: _sorted_rows(*run.series[key].even))
 
 
 def shared_rows(run: Run, first: str, second: str) -> tuple[Floats, Floats]:
     """Return the values of two keys at the steps at which both have one, ``(rows,)`` each."""
-    (steps, values), (other_steps, others) = rows_of(run, first), rows_of(run, second)
+    (steps, values), (other_steps, others) = even_rows(run, first), even_rows(run, second)
     _, places, other_places = np.intersect1d(steps, other_steps, assume_unique=True, return_indices=True)
     return values[places], others[other_places]
 
 
-def _sorted_rows(series: Series) -> tuple[Steps, Floats]:
-    steps, values = series.steps, series.values
+def _sorted_rows(steps: Steps, values: Floats) -> tuple[Steps, Floats]:
     if steps.size > 1 and not np.all(steps[1:] > steps[:-1]):
         smallest_later = np.minimum.accumulate(steps[::-1])[::-1]
         kept = np.append(steps[:-1] < smallest_later[1:], True)
@@ -131,8 +142,8 @@ def _sorted_rows(series: Series) -> tuple[Steps, Floats]:
 
 def _stamp(run: Run, key: str) -> tuple[int, bytes]:
     """Return what changes whenever a series is appended to."""
-    values = run.series[key].values
-    return values.size, values[-1:].tobytes()
+    series = run.series[key]
+    return series.appended, series.values[-1:].tobytes()
 
 
 def _remembered(run: Run, name: str, stamp: object, compute: Callable[[], T]) -> T:
@@ -150,7 +161,7 @@ def course(run: Run, key: str, *, warm_up: bool = True) -> Course | None:
         return None
     after = warm_up_steps(run) + _full_rate_step(run) if warm_up else None
     name = f"course of {key}" + (" after the warm-up" if warm_up else "")
-    return _remembered(run, name, (_stamp(run, key), after), lambda: _course(key, *rows_of(run, key), after))
+    return _remembered(run, name, (_stamp(run, key), after), lambda: _course(key, *even_rows(run, key), after))
 
 
 def longest_course(run: Run, key: str) -> Course | None:
@@ -177,7 +188,7 @@ def _full_rate_step(run: Run) -> int:
 
     While the rate warms up hardly anything moves, and a baseline from there would make all that follows a growth.
     """
-    steps, rate = rows_of(run, "learning_rate")
+    steps, rate = even_rows(run, "learning_rate")
     if not rate.size or not rate.max() > 0:
         return 0
     first = int(np.argmax(rate >= FULL_RATE * rate.max()))
@@ -221,7 +232,8 @@ def last_rows(run: Run, steps: Steps, values: Floats, over: int = FIRST_STEPS) -
     """
     if steps.size < FIRST_ROWS:
         return steps[:0], values[:0]
-    cadence = int(steps[-1] - steps[0]) / (steps.size - 1)
+    logged = steps[-LATEST_ROWS:]
+    cadence = int(logged[-1] - logged[0]) / (logged.size - 1)
     count = max(FIRST_ROWS, math.ceil(over / max(cadence, 1.0)))
     stale = run.last_step - int(steps[-1]) > count * cadence
     return (steps[:0], values[:0]) if steps.size < count or stale else (steps[-count:], values[-count:])

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from foreshock.rules.finding import Finding, RuleResult
-from foreshock.rules.series import Course, course, decisive, rows_of
+from foreshock.rules.series import Course, course, decisive, even_rows
 from foreshock.run import Run
 from foreshock.stats.trend import theil_sen
 
@@ -109,7 +109,7 @@ def time_sentence(trend: Course, bound: float, words: str) -> str:
 
 def segment_rows(run: Run, keys: Iterable[str], first: int = 0) -> tuple[dict[str, Any], ...]:
     """Return the mean of each logged key over the early, middle and late third of the steps from ``first`` on."""
-    columns = {key: rows_of(run, key) for key in keys}
+    columns = {key: even_rows(run, key) for key in keys}
     columns = {key: (steps[steps >= first], values[steps >= first]) for key, (steps, values) in columns.items()}
     logged = [steps for steps, _ in columns.values() if steps.size]
     if not logged:

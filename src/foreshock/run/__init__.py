@@ -6,9 +6,10 @@ from foreshock.run.block import Block, EncodedSketches, TopToken, judged_pair, m
 from foreshock.run.directory import RunWriter, prepare_directory, utc_now
 from foreshock.run.model import Run
 from foreshock.run.reader import RunReader, read_findings, read_run_directory
-from foreshock.run.series import Series
+from foreshock.run.series import LATEST_ROWS, Series
 
 __all__ = [
+    "LATEST_ROWS",
     "Block",
     "EncodedSketches",
     "Run",

@@ -32,6 +32,8 @@ class Run:
     skipped: Counter[str] = field(default_factory=Counter)
     derived: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
     """What rules computed of the series so far, by name, so that several rules share it."""
+    bounded: bool = False
+    """Whether its series are bounded, as in the process that trains; see :class:`Series`."""
 
     def append_scalars(self, step: int, values: Mapping[str, Any]) -> None:
         """Add one logged row; values that are not numbers are counted, not kept."""
@@ -39,7 +41,7 @@ class Run:
             number = _NON_FINITE.get(value) if isinstance(value, str) else value
             if isinstance(number, (int, float)) and not isinstance(number, bool):
                 if key not in self.series:
-                    self.series[key] = Series(key)
+                    self.series[key] = Series(key, bounded=self.bounded)
                 self.series[key].append(step, float(number))
             elif value is not None:
                 self.skipped["values that are not numbers"] += 1

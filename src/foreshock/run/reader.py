@@ -19,15 +19,16 @@ from foreshock.run.stored import keep_on_disk
 STEP_KEYS = {METRICS: "step", BLOCKS: "last_step"}
 
 
-def read_run_directory(path: str | os.PathLike[str]) -> Run:
+def read_run_directory(path: str | os.PathLike[str], *, bounded: bool = False) -> Run:
     """Read a run directory, finished, running or killed.
 
-    Torn or damaged lines and superseded records are skipped and counted in :attr:`Run.skipped`.
+    Torn or damaged lines and superseded records are skipped and counted in :attr:`Run.skipped`. ``bounded``: thin older
+    rows of long series, as the process that trains does.
 
     Raises:
         ReadError: the path is not a run directory, or was written by a later version.
     """
-    reader = RunReader(path)
+    reader = RunReader(path, bounded=bounded)
     run = reader.read()
     for name in reader.unfinished():
         run.skipped[f"torn or damaged lines in {name}"] += 1
@@ -42,13 +43,14 @@ def read_findings(path: str | os.PathLike[str]) -> list[Record]:
 
 
 class RunReader:
-    """Reads a run directory; a further read costs only what was written since.
+    """Reads a run directory; a further read costs only what was written since. ``bounded``: see :attr:`Run.bounded`.
 
     Raises:
         ReadError: the path is not a run directory.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, bounded: bool = False) -> None:
+        self._bounded = bounded
         self.folder = Path(path)
         if not (self.folder / RUN).is_file():
             raise ReadError(
@@ -86,7 +88,7 @@ class RunReader:
         return [name for name, offset in self._offsets.items() if _size(self.folder / name) > offset]
 
     def _start_over(self, limits: list[float]) -> None:
-        self.run = Run(path=self.folder)
+        self.run = Run(path=self.folder, bounded=self._bounded)
         self._limits = limits
         self._offsets = {METRICS: 0, BLOCKS: 0}
 

@@ -164,7 +164,7 @@ class ForeshockCallback(TrainerCallback):
                 "max_steps": state.max_steps,
             }
             writer = RunWriter(self.folder, start_step=state.global_step, identity=identity, notices=self._notices)
-            run = read_run_directory(self.folder)
+            run = read_run_directory(self.folder, bounded=True)
             if not state.global_step and run.skipped["superseded by a later session"]:
                 run.notices["earlier-run"] = (
                     f"{self.folder} holds an earlier run, which this one supersedes from step 0 on. Its lines stay "
