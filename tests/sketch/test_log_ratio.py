@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from foreshock.errors import InputError, LayoutError
 from foreshock.sketch import LogRatioSketch, filling
 from foreshock.sketch.buckets import N_CELLS, RELATIVE_ERROR, REPRESENTATIVES
+from foreshock.stats.tail import hill_index, pareto_k
 
 SLICES = ("text_only", "post_tool")
 BOUND = RELATIVE_ERROR * (1 + 1e-6)  # float32 rounding of the value itself aside
@@ -273,6 +274,20 @@ def test_hill_and_second_moment_share() -> None:
     sketch = sketch_of(np.zeros(10), 0)
     sketch.update(np.full(10, 1.0), np.ones(10, int))
     assert sketch.second_moment_share("post_tool").value == pytest.approx(math.e**2 / (1 + math.e**2))
+
+
+@pytest.mark.parametrize("spread", [0.05, 0.3, 2.0])
+def test_tail_indices_are_those_of_the_tokens_themselves(spread: float) -> None:
+    """The cell in which a tail begins holds many tokens; dropping them would bias both indices downwards."""
+    errors = []
+    for seed in range(5):
+        r = (spread * np.random.default_rng(seed).standard_normal(20_000)).astype(np.float32).astype(np.float64)
+        found = [sketch_of(r).hill("post_tool"), sketch_of(r).pareto_k("post_tool")]
+        tokens = [np.unique(values, return_counts=True) for values in (np.abs(r), np.exp(r))]
+        exact = [hill_index(*tokens[0], top=400), pareto_k(*tokens[1], top=425)]
+        assert [diagnostic.n for diagnostic in found] == [400, 425]
+        errors.append([a.value - b.value for a, b in zip(found, exact, strict=True)])
+    assert np.abs(np.mean(errors, 0)) == pytest.approx([0, 0], abs=0.01)
 
 
 def test_slices_of_the_user_are_not_counted_twice() -> None:

@@ -67,6 +67,9 @@ LOWER: npt.NDArray[np.float64] = np.concatenate(([0.0], EDGES))
 WIDTHS: npt.NDArray[np.float64] = np.concatenate(([0.0], np.diff(EDGES), [0.0]))
 """The width of each cell, (N_CELLS,), in nats; 0 for the two that count as one value."""
 
+UPPER: npt.NDArray[np.float64] = LOWER + WIDTHS
+"""The upper edge of each cell, (N_CELLS,), in nats; the lower one for the two without a width."""
+
 
 def locate(
     log_ratio: npt.NDArray[np.float32],

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from foreshock.batch import POST_TOOL, SLICES, TEXT_ONLY
 from foreshock.errors import InputError, LayoutError
-from foreshock.sketch.buckets import N_CELLS, REPRESENTATIVES
+from foreshock.sketch.buckets import N_CELLS, REPRESENTATIVES, UPPER, WIDTHS
 from foreshock.sketch.filling import fill
 from foreshock.sketch.moments import Buckets, non_empty
 from foreshock.stats.diagnostic import Diagnostic
@@ -340,7 +340,7 @@ class LogRatioSketch:
             return Diagnostic.unknown(0, self._empty(slice))
         if top < MIN_TAIL:
             return Diagnostic.unknown(top, f"only {top} tokens in the top {share:.0%} of slice {slice}")
-        return hill_index(REPRESENTATIVES, counts, top)
+        return hill_index(*_split(REPRESENTATIVES, UPPER, WIDTHS, counts, top), top)
 
     def pareto_k(self, slice: str) -> Diagnostic:
         """Pareto k̂ of the importance ratios w = e^r, from the largest min(n/5, 3√n) tokens.
@@ -356,7 +356,8 @@ class LogRatioSketch:
         if top < MIN_TAIL:
             return Diagnostic.unknown(top, f"only {top} tokens in the tail of slice {slice}")
         counts = np.concatenate((self.counts[i, 0, ::-1], self.counts[i, 1]))
-        return pareto_k(np.exp(_SIGNED), counts, top)
+        r, counts = _split(_SIGNED, _SIGNED_UPPER, _SIGNED_WIDTHS, counts, top)
+        return pareto_k(np.exp(r), counts, top)
 
     def alpha(self) -> Diagnostic:
         """α: the share of `post_tool` among the tokens (finite or not) of the two built-in slices."""
@@ -372,6 +373,27 @@ class LogRatioSketch:
 
 _ARRAYS = ("counts", "fractions", "sequences", "tallies", "extremes")
 _SIGNED: FloatArray = np.concatenate((-REPRESENTATIVES[::-1], REPRESENTATIVES))
+_SIGNED_UPPER: FloatArray = np.concatenate(((WIDTHS - UPPER)[::-1], UPPER))
+_SIGNED_WIDTHS: FloatArray = np.concatenate((WIDTHS[::-1], WIDTHS))
+
+
+def _split(
+    values: FloatArray, upper: FloatArray, widths: FloatArray, counts: IntArray, top: int
+) -> tuple[FloatArray, IntArray]:
+    """Values and counts with the cell in which the `top` largest tokens begin split in two; all (m,), ascending.
+
+    The tokens of that cell are taken to lie evenly over it: what stands outside the tail is put where the largest of
+    them is, what stands inside at its middle. Without that a tail would seem lighter than it is.
+    """
+    above = np.cumsum(counts[::-1])[::-1]  # tokens in each cell or beyond it
+    if not 0 < top < above[0]:
+        return values, counts
+    cell = int(np.flatnonzero(above > top)[-1])
+    inside = top - int(above[cell] - counts[cell])
+    start = upper[cell] - widths[cell] * (inside + 0.5) / counts[cell]
+    values, counts = np.insert(values, cell, start), np.insert(counts, cell, counts[cell] - inside)
+    values[cell + 1], counts[cell + 1] = (start + upper[cell]) / 2, inside
+    return values, counts
 
 
 def _share(name: str, value: float) -> float:
