@@ -26,7 +26,7 @@ class Diagnosis:
     """What Foreshock says of a run.
 
     ``verdict``: the highest severity found; without warnings ``cannot_judge`` when a rule lacked what it needs, and
-    ``healthy`` only when every rule could judge. ``aggregates``: loss, reward, entropy and mean KL, as far as logged.
+    ``healthy`` only when none did. ``aggregates``: loss, reward, entropy and mean KL, as far as logged.
     ``causes``: possible causes, likeliest first. ``excluded``: causes that the run speaks against, with what does.
     ``judged``: what rules looked at and found in order.
     ``run``: what was judged, for views that draw it; None for traces of an agent.

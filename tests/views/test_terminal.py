@@ -23,7 +23,7 @@ NOTICE = {
 CHANGES = {
     "loss": Change(False, None, 1.0, 0.1),
     "mean KL": Change(True, 90, 3.0, 4.0),
-    "reward": Change(False, None, float("nan"), float("nan"), "only 3 of 20 values follow the baseline"),
+    "reward": Change(False, None, float("nan"), float("nan"), "only 3 values follow the baseline, 20 are needed"),
 }
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -46,10 +47,18 @@ def test_a_verdict_says_what_it_means(make_diagnosis, verdict: str, kept: int, s
 
 def test_healthy_is_said_only_of_what_was_judged(make_diagnosis) -> None:
     diagnosis = make_diagnosis(verdict="healthy", findings=(), cannot_judge=())
-    assert words.verdict_sentence(diagnosis) == "Every rule could judge this run, and none raised a warning."
+    several = replace(diagnosis, judged=("all is well",) * 7)
+    assert words.verdict_sentence(several) == "7 questions could be judged, and no rule raised a warning."
+    assert words.verdict_sentence(replace(diagnosis, judged=())) == "No rule raised a warning."
 
 
 def test_an_aggregate_without_enough_values_is_not_called_unchanged() -> None:
     assert words.change_words(Change(False, None, math.nan, math.nan, "too few values")) == "cannot be judged"
     assert words.change_words(Change(False, None, 1.0, 0.1)) == "no change"
-    assert words.change_words(Change(True, 90, 2.0, 3.0)) == "moved since step 90"
+    assert words.change_words(Change(True, 90, 2.0, 3.0)) == "up ×2 since step 90"
+    assert words.change_words(Change(True, 90, 0.625, -3.0)) == "down ×0.625 since step 90"
+
+
+@pytest.mark.parametrize("ratio", [math.nan, 0.5, -2.0])
+def test_a_move_around_or_below_zero_is_not_told_as_a_ratio(ratio: float) -> None:
+    assert words.change_words(Change(True, 90, ratio, 3.14)) == "up by 3.1 standard deviations since step 90"

@@ -90,9 +90,10 @@ def series_change(steps: ArrayLike, values: ArrayLike, baseline: tuple[int, int]
     before = value_array[(step_array >= first) & (step_array <= last)]
     later_steps, later = step_array[step_array > last], value_array[step_array > last]
     if before.size < MINIMUM_BASELINE:
-        return _unjudged(f"the baseline, steps {first} to {last}, holds {before.size} of {MINIMUM_BASELINE} values")
+        baseline_holds = f"the baseline, steps {first} to {last}, holds {before.size} values"
+        return _unjudged(f"{baseline_holds}, {MINIMUM_BASELINE} are needed")
     if later.size < MINIMUM_RECENT:
-        return _unjudged(f"only {later.size} of {MINIMUM_RECENT} values follow the baseline")
+        return _unjudged(f"only {later.size} values follow the baseline, {MINIMUM_RECENT} are needed")
     return _compare(before, later_steps, later)
 
 

@@ -79,10 +79,16 @@ def _plain(text: str) -> str:
 
 def _filled(text: str) -> str:
     text = text.strip()
-    paragraphs = (" ".join(paragraph.split()) for paragraph in (text[:1].upper() + text[1:]).split("\n\n"))
+    paragraphs = (" ".join(paragraph.split()) for paragraph in _capital(text).split("\n\n"))
     return "\n\n".join(
         textwrap.fill(paragraph, WIDTH, break_long_words=False, break_on_hyphens=False) for paragraph in paragraphs
     )
+
+
+def _capital(text: str) -> str:
+    """Begin with a capital letter, unless it begins with the name of a key or an address."""
+    first = text.partition(" ")[0]
+    return text if "/" in first or "_" in first else text[:1].upper() + text[1:]
 
 
 def _cell(text: str) -> str:

@@ -33,7 +33,9 @@ def verdict_sentence(diagnosis: Diagnosis) -> str:
     gaps = len(diagnosis.cannot_judge)
     sentences = []
     if diagnosis.verdict == "healthy":
-        sentences.append("Every rule could judge this run, and none raised a warning.")
+        judged = len(diagnosis.judged)
+        asked = f"{_counted(judged, 'question')} could be judged, and " if judged else ""
+        sentences.append(f"{asked}no rule raised a warning.")
     if diagnosis.verdict == "cannot_judge":
         sentences.append("Nothing alarming was seen, but silence is not health here.")
     if found:
@@ -73,10 +75,17 @@ def excluded_sentence(cause: Cause) -> str:
 
 
 def change_words(change: Change) -> str:
-    """Return what became of an aggregate: ``no change``, ``moved since step 90``, or that it cannot be judged."""
+    """Return what became of an aggregate: ``no change``, ``up ×1.42 since step 90``, or that it cannot be judged."""
     if change.reason:
         return "cannot be judged"
-    return f"moved since step {change.since_step}" if change.moved else "no change"
+    if not change.moved:
+        return "no change"
+    up = change.shift > 0
+    if (change.ratio > 1) == up and change.ratio > 0:
+        size = f"×{change.ratio:.3g}"
+    else:  # around zero, or below it, a ratio says nothing
+        size = f"by {abs(change.shift):.2g} standard deviations"
+    return f"{'up' if up else 'down'} {size} since step {change.since_step}"
 
 
 def shown(value: Any) -> str:
