@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-HEAVY = ("torch", "trl", "transformers", "accelerate", "datasets", "peft")
+HEAVY = ("torch", "trl", "transformers", "accelerate", "datasets", "peft", "numba")
 
 
 def loaded_after(statement):

@@ -1,7 +1,8 @@
-"""Filling a LogRatioSketch from arrays on the host."""
+"""Filling a LogRatioSketch from arrays on the host, with NumPy or, once it is loaded, with compiled code."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,6 +30,27 @@ CHUNK = 1 << 18  # tokens; bounds the temporaries
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
+_compiled: Callable[..., None] | None = None
+
+
+def load_compiled() -> str:
+    """Count with compiled code in this process from now on: three to four times faster, with the same counts.
+
+    It needs numba (`pip install 'foreshock[fast]'`). Loading takes about a second, compiling some five seconds once on
+    a machine: call it before the work begins, never inside a training step. Nothing calls it on its own, except
+    reading a token dump of many gigabytes.
+
+    Returns:
+        Why updates stay with NumPy, or nothing.
+    """
+    global _compiled
+    try:
+        from foreshock.sketch.compiled import count
+    except Exception as error:  # not installed, a NumPy that numba does not know, a cache that cannot be written
+        return f"{type(error).__name__}: {error}"
+    _compiled = count
+    return ""
+
 
 def fill(sketch: LogRatioSketch, log_ratio: Any, slice_ids: Any, mask: Any, sequence_ids: Any) -> None:
     """Count the tokens of one batch: `LogRatioSketch.update`, which describes the arguments and errors."""
@@ -37,7 +59,9 @@ def fill(sketch: LogRatioSketch, log_ratio: Any, slice_ids: Any, mask: Any, sequ
     if values.ndim not in (1, 2):
         raise LayoutError(f"log_ratio: got shape {values.shape}, expected (N,) or (B, T). Flatten it first.")
     ids = _same_shape("slice_ids", slice_ids, values.shape)
-    keep = np.ones(values.shape, np.bool_) if mask is None else _same_shape("mask", mask, values.shape) != 0
+    keep = np.ones(values.shape, np.bool_) if mask is None else _same_shape("mask", mask, values.shape)
+    if keep.dtype != np.bool_:
+        keep = keep != 0
     _check_ids(ids, keep, sketch.slices)
     if sequence_ids is not None:
         rows = _same_shape("sequence_ids", sequence_ids, values.shape).ravel().astype(np.int64)
@@ -77,6 +101,9 @@ def _count(
     row_starts: npt.NDArray[np.intp] | None,
 ) -> None:
     """Count one chunk, (N,). `row_starts` says at which token each sequence begins."""
+    if _compiled is not None:
+        _compiled(sketch, values, ids, keep, row_starts)
+        return
     sketch.masked += keep.size - int(np.count_nonzero(keep))
     for i in range(len(sketch.slices)):
         tokens = np.flatnonzero(keep & (ids == i))
