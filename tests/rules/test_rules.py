@@ -1,6 +1,7 @@
 """The rules on runs that are built block by block from real sketches."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -145,6 +146,32 @@ def test_the_table_of_effects_holds_early_middle_and_late_blocks():
     assert rows[2]["tail moved by"] > rows[1]["tail moved by"] > rows[0]["tail moved by"] == 0
 
 
+@pytest.mark.parametrize(("pair", "cause"), [("policy/old", "support"), ("old/rollout", "engine")])
+def test_growth_between_trainer_and_sampler_is_the_engines(pair, cause):
+    run = make_run(post=growing)
+    run.blocks[:] = [replace(block, sketches={pair: block.sketches["policy/ref"]}) for block in run.blocks]
+    (finding,) = tail_growth.check(run).findings
+    assert cause in finding.cause
+    assert ("reference" in finding.advice) == (cause == "support")
+
+
+def test_a_run_without_tool_results_says_so():
+    counters = {"response_tokens": (600.0,) * 10, "post_tool_tokens": (0.0,) * 10}
+    (gap,) = tail_growth.check(make_run(tokens=(6000, 0), counters=lambda _: counters)).cannot_judge
+    assert gap.reason.startswith("no response token stands after a tool result")
+    (gap,) = tail_growth.check(make_run(tokens=(6000, 0))).cannot_judge  # a record that does not count them
+    assert "post_tool holds 0 tokens" in gap.remedy
+
+
+def test_a_tail_that_ends_with_the_tool_results_is_not_judged_on():
+    run = make_run(blocks=34)
+    run.blocks[25:] = [replace(block, sketches={"policy/ref": LogRatioSketch()}) for block in run.blocks[25:]]
+    result = tail_growth.check(run)
+    assert not result.judged
+    assert "None of the last 8 blocks can be compared" in str(result.cannot_judge[0])
+    assert "judged instead" not in str(result.cannot_judge[0])
+
+
 def test_no_comparator_says_how_to_get_one():
     run = Run(blocks=[Block(0, 1, 10, {})])
     (gap,) = no_comparator.check(run).cannot_judge
@@ -158,6 +185,34 @@ def test_silence_is_never_health(values):
     for step, value in enumerate(values):
         run.append_scalars(step, {"unknown/metric": value})
     assert diagnose_run(run).verdict == "cannot_judge"
+
+
+@pytest.mark.parametrize(
+    ("rows", "key", "words"),
+    [
+        (0, "", "this run holds no logged value at all"),
+        (1, "reward", "No key has more than 1 finite values; most rules need 40."),
+        (50, "my/metric", "Of loss, reward, entropy, kl, grad_norm it logs none."),
+        (50, "reward", "scalars only, so the tails of its log-ratios cannot be judged."),
+    ],
+)
+def test_what_a_log_holds_too_little_of_is_said(rows, key, words):
+    run = Run()
+    for step in range(rows):
+        run.append_scalars(step, {key: 0.5})
+    (gap,) = no_comparator.check(run).cannot_judge
+    assert words in gap.reason
+
+
+def test_a_log_without_any_finite_number_cannot_be_judged():
+    run = Run()
+    for step in range(50):
+        run.append_scalars(step, {"loss": math.nan, "reward": math.nan, "kl": math.inf, "epoch": step / 50})
+    diagnosis = diagnose_run(run)
+    assert diagnosis.verdict == "cannot_judge"
+    assert "no value that this run logs is finite (reward and loss among them)" in str(diagnosis.cannot_judge[0])
+    run.append_scalars(50, {"loss": math.nan, "learning_rate": 1e-6})
+    assert diagnose_run(run).verdict == "critical"
 
 
 def test_a_supervised_run_that_learns_is_healthy_and_a_short_one_cannot_be_judged():
@@ -223,6 +278,29 @@ def test_tokens_that_the_sampler_could_not_score_are_noted_unless_they_are_many(
     run = make_run(counters=lambda _: {"nonfinite/rollout": (missing,) * 10, "response_tokens": (1000.0,) * 10})
     (finding,) = non_finite.check(run).findings
     assert finding.severity == severity
+
+
+@pytest.mark.parametrize(
+    ("loss", "severity", "words"),
+    [
+        ([math.nan, 1.0, 1.0], "note", "A single update that the scaler skips is harmless."),
+        ([math.nan, 1.0, math.nan, 1.0], "critical", ""),
+        ([math.nan, math.nan], "critical", "No later value of loss is finite: the weights are lost."),
+    ],
+)
+def test_what_came_after_tells_whether_the_weights_were_hit(loss, severity, words):
+    run = Run()
+    for step, value in enumerate([1.0] * 50 + loss, start=1):
+        run.append_scalars(step, {"loss": value, "reward": 0.5})
+    (finding,) = non_finite.check(run).findings
+    assert finding.severity == severity
+    assert finding.summary == f"loss had the first non-finite value, at step 51. {words}".strip()
+
+
+def test_weights_that_were_not_hit_are_said_to_be_sound():
+    run = make_run(counters=lambda index: {"nonfinite/ref": (2.0,) * 10} if index == 4 else {})
+    (finding,) = non_finite.check(run).findings
+    assert finding.summary.endswith("All later values of loss are finite: the weights were not spoilt.")
 
 
 def test_a_single_skipped_gradient_and_an_undefined_kl_are_benign():

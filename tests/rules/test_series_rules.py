@@ -327,6 +327,17 @@ def test_no_gradient_beside_a_signal_is_an_update_blocked():
     assert "while reward_std is 0." in finding.summary
 
 
+def test_no_gradient_where_the_spread_of_the_rewards_is_not_logged():
+    run = from_table({"reward": np.full(100, 0.5), "grad_norm": np.r_[np.ones(60), np.zeros(40)]})
+    finding = only(update_blocked, run)
+    assert finding.severity == "warning"
+    assert "since step 61: the weights do not move" in finding.summary
+    short = from_table({"reward": np.full(100, 0.5), "grad_norm": np.r_[np.ones(75), np.zeros(25)]})
+    assert update_blocked.check(short) == RuleResult()
+    moving = from_table({"reward": np.full(100, 0.5), "grad_norm": np.ones(100)})
+    assert update_blocked.check(moving).judged == ("the weights move (grad_norm)",)
+
+
 def test_no_gradient_beside_a_loss_is_an_update_blocked_too():
     loss = 2 + 0.1 * np.random.default_rng(0).normal(size=100)
     assert "while loss is 1.99" in only(update_blocked, from_table({"loss": loss, "grad_norm": np.zeros(100)})).summary

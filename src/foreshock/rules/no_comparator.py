@@ -33,6 +33,10 @@ TOO_SHORT = "the log holds {rows} finite rows of the loss, {needed} are needed."
 TRAIN_LONGER = "Train longer, or log more often."
 
 NO_RECORDS = "this run holds logged scalars only, so the tails of its log-ratios cannot be judged."
+NO_ROWS = "this run holds no logged value at all."
+FEW_ROWS = NO_RECORDS + " No key has more than {rows} finite values; most rules need {needed}."
+KNOWN_KEYS = ("loss", "reward", "entropy", "kl", "grad_norm")
+UNKNOWN_KEYS = f"{NO_RECORDS} Of {', '.join(KNOWN_KEYS)} it logs none."
 WATCH_IT = "Watch the next one with foreshock.watch(trainer, run_dir=…)."
 
 
@@ -47,8 +51,18 @@ def check(run: Run) -> RuleResult:
     if loss.size and loss.min() > 0 and not _has_rollouts(run):
         gap = CannotJudge(ID, TOO_SHORT.format(rows=loss.size, needed=ENOUGH_ROWS), TRAIN_LONGER)
         return RuleResult(cannot_judge=(gap,) if loss.size < ENOUGH_ROWS else ())
-    reason, remedy = (NO_COMPARATOR, SET_ONE) if run.blocks else (NO_RECORDS, WATCH_IT)
+    reason, remedy = (NO_COMPARATOR, SET_ONE) if run.blocks else (_without_records(run), WATCH_IT)
     return RuleResult(cannot_judge=(CannotJudge(ID, reason, remedy),))
+
+
+def _without_records(run: Run) -> str:
+    """Say what a run without token records holds too little of."""
+    rows = max((rows_of(run, key)[1].size for key in run.series), default=0)
+    if not run.series:
+        return NO_ROWS
+    if rows < ENOUGH_ROWS:
+        return FEW_ROWS.format(rows=rows, needed=ENOUGH_ROWS)
+    return NO_RECORDS if any(key in run.series for key in KNOWN_KEYS) else UNKNOWN_KEYS
 
 
 def _has_rollouts(run: Run) -> bool:

@@ -3,8 +3,10 @@
 What: a log-probability, an advantage, the loss or the gradient norm is NaN or infinite.
 Why it matters: what came first tells the cause; what came after is only its echo.
 Known problems: per-token tensors are attributed to the optimizer step, logged keys to the row in which they appear. A
-single gradient that a loss scaler skips, and single tokens that a sampler could not score, are only noted.
-Example: "ref log-probabilities had the first non-finite value, at step 47."
+single update that a loss scaler skips, and single tokens that a sampler could not score, are only noted. A log in
+which no number is finite cannot be judged.
+Example: "ref log-probabilities had the first non-finite value, at step 47. All later values of loss and grad_norm are
+finite: the weights were not spoilt."
 Options: none.
 References: Micikevicius et al., "Mixed precision training" (arXiv:1710.03740), on loss scaling and skipped updates.
 """
@@ -16,7 +18,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from foreshock.rules.cause_names import NUMERICS
-from foreshock.rules.finding import Finding, RuleResult
+from foreshock.rules.finding import CannotJudge, Finding, RuleResult
+from foreshock.rules.statements import listed, sentences
 from foreshock.run import Run
 
 ID = "non-finite-values"
@@ -31,8 +34,14 @@ TENSORS = ("rollout", "old", "ref", "advantages", "policy")
 KEYS = ("reward", "loss", "grad_norm")
 """Logged scalars that must be finite. Others may be undefined by design, such as ``kl`` with beta 0."""
 
-GRADIENT = "grad_norm"
-"""A loss scaler may skip an update whose gradient is not finite; once, with finite ones after it, is harmless."""
+UPDATE = ("loss", "grad_norm")
+"""A loss scaler may skip an update whose loss or gradient is not finite; once, with finite ones after it, is harmless.
+
+What they are later shows whether the weights were hit.
+"""
+
+EPOCH = "epoch"
+"""What a trainer writes beside values whatever they are."""
 
 SAMPLER = "rollout log-probabilities"
 """A sampler leaves out single tokens that it cannot score, and the trainer leaves them out of its correction."""
@@ -47,22 +56,28 @@ def check(run: Run) -> RuleResult:
     if not events:
         judged = tuple(key for key in KEYS if key in run.series)
         return RuleResult(judged=(f"all values are finite ({', '.join(judged)})",) if judged else ())
+    if not run.blocks and not any(np.isfinite(run.series[key].values).any() for key in run.series if key != EPOCH):
+        gap = f"no value that this run logs is finite ({listed([what for _, _, what, _ in events])} among them)."
+        return RuleResult(cannot_judge=(CannotJudge(ID, gap, "Look at the first batch, and at what writes the log."),))
     first_step, _, name, count = events[0]
     rows = [{"what": what, "first step": step, "values": int(values)} for step, _, what, values in events]
     hit = {what for _, _, what, _ in events}
     excuse = ""
-    if hit == {GRADIENT} and count == 1 and np.isfinite(run.series[GRADIENT].values[-1]):
-        excuse = " A single gradient that the scaler skips is harmless."
+    once = all(step == first_step and values == 1 for step, _, _, values in events)
+    if hit <= set(UPDATE) and once and all(np.isfinite(run.series[key].values[-1]) for key in hit):
+        excuse = "A single update that the scaler skips is harmless."
     if hit == {SAMPLER} and count <= SAMPLER_SHARE * sum(block.total("response_tokens") for block in run.blocks):
-        excuse = " The sampler could not score a few tokens; the trainer leaves them out."
-    fatal = hit & {"loss", GRADIENT, "policy log-probabilities"}
+        excuse = "The sampler could not score a few tokens; the trainer leaves them out."
+    fatal = hit & {*UPDATE, "policy log-probabilities"}
     severity = "note" if excuse else "critical" if fatal else "warning"
     return RuleResult(
         (
             Finding(
                 rule=ID,
                 severity=severity,
-                summary=f"{name} had the first non-finite value, at step {first_step}." + excuse,
+                summary=sentences(
+                    f"{name} had the first non-finite value, at step {first_step}.", excuse or _weights(run, first_step)
+                ),
                 steps=(first_step, run.last_step),
                 evidence=tuple(rows),
                 certainty="Counted, not estimated: there is no false alarm.",
@@ -72,6 +87,18 @@ def check(run: Run) -> RuleResult:
             ),
         )
     )
+
+
+def _weights(run: Run, since: int) -> str:
+    """Say whether the weights were hit, from the loss and the gradient after a step; "" when that is not to be seen."""
+    later = {key: run.series[key].values[run.series[key].steps > since] for key in UPDATE if key in run.series}
+    later = {key: np.isfinite(values) for key, values in later.items() if values.size}
+    if not later:
+        return ""
+    if all(finite.all() for finite in later.values()):
+        return f"All later values of {listed(list(later))} are finite: the weights were not spoilt."
+    lost = [key for key, finite in later.items() if not finite.any()]
+    return f"No later value of {listed(lost)} is finite: the weights are lost." if lost else ""
 
 
 def _events(run: Run) -> Iterator[tuple[int, int, str, float]]:

@@ -77,7 +77,6 @@ class TailCourse:
     contrast: Growth = field(init=False)
     level: Growth = field(init=False)
     _log_p99: list[tuple[float, float]] = field(default_factory=list)
-    _since_contrast: int = 0
     _read: int = 0
     _last: Block | None = None
 
@@ -97,7 +96,13 @@ class TailCourse:
     @property
     def comparable(self) -> bool:
         """Whether enough blocks, and some of the latest, can be compared with text-only tokens."""
-        return len(self.contrasted) >= ENOUGH_BLOCKS and self._since_contrast < LATEST_BLOCKS
+        return self.enough(self.contrasted)
+
+    def enough(self, blocks: Sequence[Block]) -> bool:
+        """Whether there are enough of these blocks, and one of them is among the latest of the run."""
+        if len(blocks) < ENOUGH_BLOCKS or self._last is None:
+            return False
+        return self._last.last_step - blocks[-1].last_step < LATEST_BLOCKS * self.steps_per_block
 
     @property
     def growth(self) -> float:
@@ -134,9 +139,7 @@ class TailCourse:
         self.level.update(reading.level.value)
         self._log_p99.append((block.middle_step, math.log(reading.p99)))
         self._judge_alone(block)
-        self._since_contrast += 1
         if reading.contrast.ok:
-            self._since_contrast = 0
             self.contrasted.append(block)
             self.contrast.update(reading.contrast.value)
             self._judge(block)

@@ -18,13 +18,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from foreshock.batch import POST_TOOL, TEXT_ONLY
+from foreshock.batch import OLD_ROLLOUT, POLICY_ROLLOUT, POST_TOOL, TEXT_ONLY
 from foreshock.detect.e_process import WARNING_STEPS, threshold
 from foreshock.detect.growth import LATEST_BLOCKS
 from foreshock.detect.series_change import Change
 from foreshock.rules.aggregates import aggregate_changes, aggregate_sentence
 from foreshock.rules.attribution import attribute
-from foreshock.rules.cause_names import HIDDEN, SUPPORT_MISMATCH
+from foreshock.rules.cause_names import ENGINE_MISMATCH, HIDDEN, SUPPORT_MISMATCH
 from foreshock.rules.finding import CannotJudge, Finding, RuleResult
 from foreshock.rules.statements import listed, sentences
 from foreshock.rules.tail_course import ENOUGH_BLOCKS, MINIMUM_GROWTH, TailCourse, tail_course
@@ -36,6 +36,31 @@ ID = "post-tool-tail-growth"
 NEEDS = "blocks of foreshock.watch with a pair of policies, text-only and post-tool tokens"
 
 SEVERITIES = ("note", "warning", "critical")
+
+ADVICE: Mapping[str, str] = {
+    SUPPORT_MISMATCH: (
+        "Keep a checkpoint from before this step. Hold post-tool tokens closer to the reference (a KL weight of their "
+        "own), constrain the tool's output, or widen the reference with dialogues that hold such results."
+    ),
+    ENGINE_MISMATCH: (
+        "Keep a checkpoint from before this step. Find out what differs between sampler and trainer after tool results "
+        "(token ids, template, cache, precision), and truncate or mask importance ratios until that is mended."
+    ),
+}
+
+NEXT_CHECK: Mapping[str, str] = {
+    SUPPORT_MISMATCH: (
+        "Look at the response tokens right after the tool results that became more frequent lately: the same prompts "
+        "with tool results in a fixed form should show no growth."
+    ),
+    ENGINE_MISMATCH: (
+        "Compare the token ids that were sampled with those that are trained, turn by turn, and score one batch by "
+        "both with the same weights."
+    ),
+}
+
+NO_TOOL_RESULTS = "no response token stands after a tool result: the run has none, or they are not marked as such."
+MARK_THEM = "Tool results are what the trainer's tools, environments or rollout masks say (docs/watching.md)."
 
 
 def check(run: Run) -> RuleResult:
@@ -51,7 +76,7 @@ def check(run: Run) -> RuleResult:
         return RuleResult((_finding(run, course),))
     if not course.comparable:
         alone = (_without_contrast(run, course),) if course.alone is not None else ()
-        return RuleResult(alone, (_too_little(course),))
+        return RuleResult(alone, (_too_little(run, course),))
     if course.small is not None:
         return RuleResult((_note_of_small_growth(run, course, course.small.last_step),))
     if course.alone is not None and course.text_growth >= MINIMUM_GROWTH > course.growth:
@@ -81,17 +106,11 @@ def _finding(run: Run, course: TailCourse) -> Finding:
         evidence=effect.rows(),
         tokens=tuple(tokens.rows()),
         certainty=_certainty(course),
-        cause=SUPPORT_MISMATCH,
+        cause=_cause(course.pair),
         name=HIDDEN if _is_hidden(then) else "",
         exclusions=_exclusions(effect, then),
-        advice=(
-            "Keep a checkpoint from before this step. Hold post-tool tokens closer to the reference (a KL weight of "
-            "their own), constrain the tool's output, or widen the reference with dialogues that hold such results."
-        ),
-        next_check=(
-            "Look at the response tokens right after the tool results that became more frequent lately: the same "
-            "prompts with tool results in a fixed form should show no growth."
-        ),
+        advice=ADVICE[_cause(course.pair)],
+        next_check=NEXT_CHECK[_cause(course.pair)],
     )
 
 
@@ -130,21 +149,33 @@ def _without_contrast(run: Run, course: TailCourse) -> Finding:
             "Weak: judged by the post-tool level alone. A drift that all tokens share looks the same, as often as "
             "docs/detectors.md says."
         ),
-        cause=SUPPORT_MISMATCH if course.lone_warning is not None else "",
+        cause=_cause(course.pair) if course.lone_warning is not None else "",
         next_check="Add prompts that need no tool, so that text-only tokens show what ordinary learning does.",
     )
 
 
-def _too_little(course: TailCourse) -> CannotJudge:
+def _cause(pair: str) -> str:
+    """Return what a growing post-tool tail of a pair speaks for: only the rollout's log-probabilities are another's."""
+    return ENGINE_MISMATCH if pair in (OLD_ROLLOUT, POLICY_ROLLOUT) else SUPPORT_MISMATCH
+
+
+def _too_little(run: Run, course: TailCourse) -> CannotJudge:
     usable = len(course.contrasted)
+    if not course.blocks and _has_no_tool_results(run):
+        return CannotJudge(ID, NO_TOOL_RESULTS, MARK_THEM)
     reason = f"{usable} blocks after the first {course.warm_up} steps can be judged, {ENOUGH_BLOCKS} are needed."
     if usable >= ENOUGH_BLOCKS:
         reason = f"None of the last {LATEST_BLOCKS} blocks can be compared with text-only tokens."
     elif len(course.unusable) <= usable:
         return CannotJudge(ID, reason, "Train longer, or pass a smaller steps_per_block if blocks hold many tokens.")
-    if len(course.blocks) >= ENOUGH_BLOCKS:
+    if course.enough(course.blocks):
         reason += " The post-tool level alone is judged instead, which ordinary learning moves too."
     return CannotJudge(ID, reason, f"In the last block that could not be, {course.unusable[-1]}.")
+
+
+def _has_no_tool_results(run: Run) -> bool:
+    """Say whether every block has counted its tokens after tool results, and found none."""
+    return all("post_tool_tokens" in block.counters and not block.total("post_tool_tokens") for block in run.blocks)
 
 
 def _aggregates_then_and_now(then: Mapping[str, Change], now: Mapping[str, Change], alarm: int, warm_up: int) -> str:
