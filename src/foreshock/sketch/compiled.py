@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 Bits = npt.NDArray[np.int32]
-Places = npt.NDArray[np.int32]
+Places = npt.NDArray[np.uint32]  # unsigned: an index that cannot be negative needs no check
 
 CAP = np.float32(LARGEST)
 PLAIN: Final = ("C", "A", "W")  # contiguous, aligned and writeable: the one kind of array that is compiled for
@@ -124,7 +124,7 @@ def _count(
     sequences: FloatArray,
 ) -> int:
     """Add tokens, (N,), to the arrays of a sketch. `starts` says where each sequence begins. Returns masked tokens."""
-    bits, place = values.view(np.int32), np.empty(values.size, np.int32)
+    bits, place = values.view(np.int32), np.empty(values.size, np.uint32)
     masked: int
     masked, special = _locate(bits, ids, keep, place, counts.size)
     _add_to_cells(bits, place, counts.reshape(-1), fractions.reshape(-1))

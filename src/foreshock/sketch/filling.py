@@ -34,11 +34,10 @@ _compiled: Callable[..., None] | None = None
 
 
 def load_compiled() -> str:
-    """Count with compiled code in this process from now on: three to four times faster, with the same counts.
+    """Count with compiled code in this process from now on: about four times as fast, with the same counts.
 
-    It needs numba (`pip install 'foreshock[fast]'`). Loading takes about a second, compiling some five seconds once on
-    a machine: call it before the work begins, never inside a training step. Nothing calls it on its own, except
-    reading a token dump of many gigabytes.
+    It needs numba (`pip install 'foreshock[fast]'`). Loading takes up to a second, and compiling some four seconds once
+    on a machine: call it before the work begins, never inside a training step.
 
     Returns:
         Why updates stay with NumPy, or nothing.

@@ -96,7 +96,7 @@ class LogRatioSketch:
     # Filling
 
     def update(self, log_ratio: Any, slice_ids: Any, mask: Any = None, sequence_ids: Any = None) -> None:
-        """Count the tokens of one batch.
+        """Count the tokens of one batch; several times as fast once `foreshock.sketch.load_compiled` has been called.
 
         Args:
             log_ratio: (N,) or (B, T), nats; NumPy, a list, or a torch tensor (copied to the host). Taken as float32.

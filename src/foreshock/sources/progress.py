@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 Item = TypeVar("Item")
@@ -42,3 +43,15 @@ def _shown(items: Iterator[Item], done: int, total: int | None, unit: str) -> It
                 progress.advance(task)
     finally:
         _bars.remove(unit)
+
+
+@contextmanager
+def waiting(text: str) -> Iterator[None]:
+    """Show what is waited for, for as long as it takes."""
+    if sys.stderr is None or not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(text):
+        yield

@@ -11,8 +11,10 @@ from click.testing import CliRunner
 
 from foreshock.cli import main
 from foreshock.errors import InputError, MissingExtra, ReadError
+from foreshock.sketch import filling
 from foreshock.sources import describe, open_run
 from foreshock.sources import dumps as token_dumps
+from foreshock.sources.dumps import engine
 
 
 def test_a_collected_run_is_the_one_that_is_read_from_the_dump(tmp_path: Path) -> None:
@@ -67,6 +69,39 @@ def test_local_processes_and_one_process_give_the_same_bits(tmp_path: Path) -> N
     dump = token_dumps.open_dump(dumps.prime_rl(tmp_path, [dumps.rollouts(step) for step in range(12)]))
     one, two = token_dumps.collect(dump), token_dumps.collect(dump, workers=2)
     assert [block.to_record() for block in one.blocks] == [block.to_record() for block in two.blocks]
+
+
+@pytest.fixture
+def worth_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any dump counts as large; NumPy counts again after the test."""
+    monkeypatch.setattr(engine, "WORTH_COMPILING", 0)
+    monkeypatch.setattr(filling, "_compiled", None)
+
+
+@pytest.mark.usefixtures("worth_compiling")
+def test_compiled_code_counts_a_large_dump(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    dump = token_dumps.open_dump(dumps.prime_rl(tmp_path, [dumps.rollouts(step) for step in range(12)]))
+    with monkeypatch.context() as small:
+        small.setattr(engine, "WORTH_COMPILING", 1 << 30)
+        plain = token_dumps.collect(dump)
+    assert filling._compiled is None
+    one, two = token_dumps.collect(dump), token_dumps.collect(dump, workers=2)
+    assert filling._compiled is not None
+    assert [block.to_record() for block in one.blocks] == [block.to_record() for block in two.blocks]
+    for block, same in zip(one.blocks, plain.blocks, strict=True):
+        for pair, sketch in block.sketches.items():
+            assert np.array_equal(sketch.counts, same.sketches[pair].counts)
+    assert "not_compiled" not in one.notices
+
+
+@pytest.mark.usefixtures("worth_compiling")
+def test_a_large_dump_is_read_without_compiled_code_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "foreshock.sketch.compiled", None)
+    run = token_dumps.read(dumps.nemo_rl(tmp_path, [dumps.rollouts(0)]))
+    assert len(run.blocks) == 1
+    assert "pip install 'foreshock[fast]'" in run.notices["not_compiled"]
 
 
 @pytest.mark.slow

@@ -13,11 +13,11 @@ from pathlib import Path
 from foreshock.batch import PAIRS, SLICES
 from foreshock.errors import ReadError, RunDirectoryError
 from foreshock.run import Block, EncodedSketches, Run, RunWriter, TopToken, prepare_directory
-from foreshock.sketch import LogRatioSketch
-from foreshock.sources.dumps.engine import FileResult, map_files
+from foreshock.sketch import LogRatioSketch, load_compiled
+from foreshock.sources.dumps.engine import FileResult, is_large, map_files
 from foreshock.sources.dumps.formats import Dump, open_dump
 from foreshock.sources.dumps.summary import Group, StepSummary, Top, largest
-from foreshock.sources.progress import tracked
+from foreshock.sources.progress import tracked, waiting
 
 STEPS_PER_BLOCK = 10
 REPEATED = "files that repeat the samples of another worker"
@@ -42,8 +42,18 @@ def collect(dump: Dump, *, engine: str = "local", workers: int = 1) -> Run:
         InputError: the engine is unknown, or fewer than one worker was asked for.
         MissingExtra: the engine or the format needs a package that is not installed.
     """
-    results = map_files(dump, engine=engine, workers=workers)
-    return _reduced(dump, tracked(results, len(dump.files), "files"))
+    large, reason = is_large(dump), ""
+    if large:
+        with waiting("Loading compiled code, which takes longer the first time"):
+            reason = load_compiled()
+    results = map_files(dump, engine=engine, workers=workers, compiled=large and not reason)
+    run = _reduced(dump, tracked(results, len(dump.files), "files"))
+    if reason:
+        run.notices["not_compiled"] = (
+            "So large a dump is read faster with compiled code: pip install 'foreshock[fast]'. It could not be loaded, "
+            f"and NumPy counted the same ({reason})."
+        )
+    return run
 
 
 def check_is_new(folder: Path) -> None:
