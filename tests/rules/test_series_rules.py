@@ -16,6 +16,7 @@ from foreshock.rules import (
     gradient_tail,
     kl_runaway,
     length_at_cap,
+    length_change,
     reward_hacking,
     tool_failures,
     tool_use,
@@ -313,6 +314,29 @@ def test_spikes_are_benign():
         spiky = np.where(np.random.default_rng(seed).random(300) < 0.03, 100.0, 1.0)
         run = make_run(300, grad_norm=lambda v, g, spiky=spiky: v * spiky)
         assert gradient_tail.check(run).findings == ()
+
+
+@pytest.mark.parametrize(("factor", "words"), [(0.2, "has fallen from"), (3.0, "has grown from")])
+def test_a_change_of_length_counts_when_the_reward_does_not_gain(factor, words):
+    changed = {"completions__mean_length": lambda v, g: v * (1 + (factor - 1) * g)}
+    note = only(length_change, make_run(**changed))
+    assert (note.severity, words in note.summary) == ("note", True)
+    warning = only(length_change, make_run(**changed, reward=falls))
+    assert (warning.severity, warning.cause) == ("warning", "length collapse")
+    assert 100 <= warning.steps[0] <= 130
+    assert length_change.check(make_run(**changed, reward=lambda v, g: v + 0.3 * g)).findings == ()
+
+
+def test_a_length_that_changes_little_or_runs_into_the_limit_is_left_alone():
+    for factor in (0.6, 1.8):
+        run = make_run(completions__mean_length=lambda v, g, factor=factor: v * (1 + (factor - 1) * g), reward=falls)
+        assert "completions keep their length" in length_change.check(run).judged[0]
+    to_cap = {
+        "completions__clipped_ratio": lambda v, g: v + 0.8 * g,
+        "completions__mean_length": lambda v, g: v * (1 + g),
+    }
+    assert length_change.check(make_run(**to_cap, reward=falls)).findings == ()
+    assert length_change.check(make_run(without=("completions/mean_length",))) == RuleResult()
 
 
 def test_no_gradient_beside_a_signal_is_an_update_blocked():

@@ -19,6 +19,7 @@ from foreshock.rules import (
     gradient_tail,
     kl_runaway,
     length_at_cap,
+    length_change,
     mismatch,
     mismatch_slices,
     non_finite,
@@ -98,7 +99,10 @@ TABLE: Mapping[str, Signs] = {
         speaks_for=(
             went("reward", "up", so="something is rewarded", unless=(reward_hacking.ID,)),
             went(
-                "completions/mean_length", "up", so="a reward is often bought with length", unless=(reward_length.ID,)
+                "completions/mean_length",
+                "up",
+                so="a reward is often bought with length",
+                unless=(reward_length.ID, length_change.ID),
             ),
         ),
         against=(all_flat("reward", "entropy", so="nothing has been gained, and the policy has not narrowed"),),
@@ -119,8 +123,8 @@ TABLE: Mapping[str, Signs] = {
     names.LENGTH_COLLAPSE: Signs(
         fits=(reward_length.ID,),
         speaks_for=(
-            went("completions/mean_length", "up"),
-            went("completions/mean_length", "down"),
+            went("completions/mean_length", "up", unless=(length_change.ID,)),
+            went("completions/mean_length", "down", unless=(length_change.ID,)),
             went("completions/clipped_ratio", "up", unless=(length_at_cap.ID,)),
         ),
         against=(went("completions/clipped_ratio", "flat", so="few completions are cut off", below=0.5),),
