@@ -10,10 +10,10 @@ from transformers import AutoModelForCausalLM, PrinterCallback
 from trl import GRPOConfig, GRPOTrainer
 
 from foreshock.lab.environment import Curriculum, Habits, World, questions
-from foreshock.lab.reference import ReferenceConfig, reference_folder
+from foreshock.lab.reference import TinyReference, reference_folder
 from foreshock.lab.vocabulary import build_tokenizer
 
-REFERENCE = ReferenceConfig(steps=120, batch_size=32, habits=Habits(call_share=0.8))
+REFERENCE = TinyReference(steps=120, batch_size=32, habits=Habits(call_share=0.8))
 
 
 @pytest.fixture(scope="session")

@@ -334,9 +334,9 @@ import sys
 from pathlib import Path
 import foreshock
 from foreshock.lab.experiment import Experiment, build_trainer
-from foreshock.lab.reference import ReferenceConfig
+from foreshock.lab.reference import TinyReference
 folder = Path(sys.argv[1])
-trainer = build_trainer(Experiment(steps=500, reference=ReferenceConfig(steps=20, batch_size=8)), folder)
+trainer = build_trainer(Experiment(steps=500, reference=TinyReference(steps=20, batch_size=8)), folder)
 foreshock.watch(trainer, run_dir=folder / "run", steps_per_block=3)
 trainer.train()
 """

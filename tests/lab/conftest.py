@@ -43,9 +43,9 @@ def write_run() -> Callable[..., None]:
 @pytest.fixture
 def cache(tmp_path) -> Path:
     """A cache that holds a quickly trained reference in the place of the whole one, which takes most of a minute."""
-    from foreshock.lab.reference import ReferenceConfig, reference_folder
+    from foreshock.lab.reference import TinyReference, reference_folder
 
     folder = tmp_path / ".lab"
     folder.mkdir()
-    small = reference_folder(ReferenceConfig(steps=150, batch_size=32), tmp_path)
-    return small.rename(folder / f"reference-{ReferenceConfig().digest}").parent
+    small = reference_folder(TinyReference(steps=150, batch_size=32), tmp_path)
+    return small.rename(folder / f"reference-{TinyReference().digest}").parent

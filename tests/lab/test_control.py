@@ -13,14 +13,14 @@ from foreshock.lab.arms import Arm
 from foreshock.lab.control import KLController, apply_arm, mask_beyond, penalty_beyond, post_tool_mask
 from foreshock.lab.environment import Curriculum
 from foreshock.lab.experiment import Experiment, build_trainer
-from foreshock.lab.reference import ReferenceConfig
+from foreshock.lab.reference import TinyReference
 
 SMALL = Experiment(
     steps=2,
     lookups_per_step=3,
     thoughts_per_step=1,
     curriculum=Curriculum(0.5, 0.5, 0, 1),
-    reference=ReferenceConfig(steps=150, batch_size=32, hidden_size=32),
+    reference=TinyReference(steps=150, batch_size=32, hidden_size=32),
 )
 LOG_RATIO = torch.tensor([[0.5, 1.5, -1.5, 1.5]])
 POST_TOOL = torch.tensor([[True, True, True, False]])

@@ -12,14 +12,14 @@ import torch
 from foreshock.lab.arms import ARMS
 from foreshock.lab.environment import REDIRECT_SHARE, Curriculum
 from foreshock.lab.experiment import Experiment, build_trainer
-from foreshock.lab.reference import ReferenceConfig
+from foreshock.lab.reference import TinyReference
 
 SMALL = Experiment(
     steps=3,
     lookups_per_step=3,
     thoughts_per_step=1,
     curriculum=Curriculum(0.5, 0.5, 0, 1),
-    reference=ReferenceConfig(steps=150, batch_size=32, hidden_size=32),
+    reference=TinyReference(steps=150, batch_size=32, hidden_size=32),
 )
 
 

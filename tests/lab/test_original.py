@@ -11,7 +11,7 @@ from foreshock.lab.arms import ARMS
 from foreshock.lab.environment import Curriculum
 from foreshock.lab.experiment import Experiment, build_trainer
 from foreshock.lab.original import OriginalReference
-from foreshock.lab.reference import ReferenceConfig
+from foreshock.lab.reference import TinyReference
 from foreshock.run import read_run_directory
 
 SMALL = Experiment(
@@ -20,7 +20,7 @@ SMALL = Experiment(
     lookups_per_step=3,
     thoughts_per_step=1,
     curriculum=Curriculum(0.5, 0.5, 0, 1),
-    reference=ReferenceConfig(steps=150, batch_size=32, hidden_size=32),
+    reference=TinyReference(steps=150, batch_size=32, hidden_size=32),
 )
 
 

@@ -12,10 +12,10 @@ import torch
 
 from foreshock.lab import reference
 from foreshock.lab.environment import Habits
-from foreshock.lab.reference import IGNORED, ReferenceConfig, _batch, reference_folder, train_reference
+from foreshock.lab.reference import IGNORED, TinyReference, _batch, reference_folder, train_reference
 from foreshock.lab.vocabulary import ASSISTANT, END, build_tokenizer
 
-TINY = ReferenceConfig(steps=3, batch_size=4, hidden_size=16, layers=1, heads=2)
+TINY = TinyReference(steps=3, batch_size=4, hidden_size=16, layers=1, heads=2)
 
 
 def weights(model):
@@ -52,9 +52,9 @@ def test_a_folder_that_another_process_finished_meanwhile_stays(tmp_path, monkey
     elsewhere = reference_folder(TINY, tmp_path / "elsewhere")
     cache = tmp_path / "cache"
 
-    def train_while_another_finishes(config, tokenizer):
+    def train_while_another_finishes(config, tokenizer, on_step):
         shutil.copytree(elsewhere, cache / elsewhere.name)
-        return train_reference(config, tokenizer)
+        return train_reference(config, tokenizer, on_step)
 
     monkeypatch.setattr(reference, "train_reference", train_while_another_finishes)
     folder = reference_folder(TINY, cache)

@@ -9,12 +9,11 @@ import pytest
 pytest.importorskip("trl")
 
 from transformers import TrainerCallback
-from transformers.trainer_utils import SaveStrategy
 
 from foreshock.lab.environment import Curriculum
 from foreshock.lab.experiment import Experiment, build_trainer
 from foreshock.lab.plan import RunPlan
-from foreshock.lab.reference import ReferenceConfig
+from foreshock.lab.reference import TinyReference
 from foreshock.lab.runs import train
 from foreshock.run import read_run_directory
 
@@ -23,7 +22,8 @@ SMALL = Experiment(
     lookups_per_step=3,
     thoughts_per_step=1,
     curriculum=Curriculum(0.5, 0.5, 0, 1),
-    reference=ReferenceConfig(steps=150, batch_size=32, hidden_size=32),
+    reference=TinyReference(steps=150, batch_size=32, hidden_size=32),
+    steps_per_checkpoint=2,
 )
 
 
@@ -36,23 +36,17 @@ class KilledAt(TrainerCallback):
             raise KeyboardInterrupt
 
 
-def trainer_that_saves(folder):
-    trainer = build_trainer(SMALL, folder)
-    trainer.args.save_strategy, trainer.args.save_steps = SaveStrategy.STEPS, 2
-    return trainer
-
-
 def sessions(plan):
     return json.loads((plan.run_dir / "run.json").read_text())["sessions"]
 
 
 def test_a_killed_run_goes_on_from_its_last_checkpoint(tmp_path):
     plan = RunPlan("tiny", "fixed", 0, SMALL.steps, tmp_path / "run", tmp_path)
-    trainer = trainer_that_saves(tmp_path)
+    trainer = build_trainer(SMALL, tmp_path)
     trainer.add_callback(KilledAt(3))
     with pytest.raises(KeyboardInterrupt):
         train(trainer, plan, write_report=False, resume=True)
-    train(trainer_that_saves(tmp_path), plan, write_report=False, resume=True)
+    train(build_trainer(SMALL, tmp_path), plan, write_report=False, resume=True)
     assert [session["start_step"] for session in sessions(plan)] == [0, 2]
     run = read_run_directory(plan.run_dir)
     assert run.series["reward"].steps.tolist() == [1, 2, 3, 4, 5]
@@ -61,7 +55,7 @@ def test_a_killed_run_goes_on_from_its_last_checkpoint(tmp_path):
 
 def test_a_checkpoint_of_a_run_whose_directory_is_gone_is_not_taken_up(tmp_path):
     plan = RunPlan("tiny", "fixed", 0, SMALL.steps, tmp_path / "run", tmp_path)
-    train(trainer_that_saves(tmp_path), plan, write_report=False)
+    train(build_trainer(SMALL, tmp_path), plan, write_report=False)
     again = RunPlan("tiny", "fixed", 0, SMALL.steps, tmp_path / "again", tmp_path)
-    train(trainer_that_saves(tmp_path), again, write_report=False, resume=True)
+    train(build_trainer(SMALL, tmp_path), again, write_report=False, resume=True)
     assert [session["start_step"] for session in sessions(again)] == [0]

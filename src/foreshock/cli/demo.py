@@ -27,7 +27,7 @@ from foreshock.lab.arms import ARMS
     type=click.Choice(["tiny", "smollm2"]),
     default="tiny",
     show_default=True,
-    help="smollm2 is experimental and slow.",
+    help="smollm2 is a real language model; it takes most of an hour.",
 )
 @click.option(
     "--run-dir",

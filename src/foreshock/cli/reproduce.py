@@ -38,14 +38,14 @@ class Seeds(click.ParamType[list[int]]):
 )
 @click.option("--seeds", type=Seeds(), default="0-4", show_default=True, help="Such as 0-4 or 0,3,7.")
 @click.option("--full", is_flag=True, help="Every arm.")
-@click.option("--steps", type=click.IntRange(min=1), default=None, help="Optimizer steps of a run; 210 by default.")
+@click.option("--steps", type=click.IntRange(min=1), default=None, help="Optimizer steps of a run.")
 @click.option("--jobs", type=click.IntRange(min=1), default=None, help="Runs at a time; by default one a core.")
 @click.option(
     "--model",
     type=click.Choice(["tiny", "smollm2"]),
     default="tiny",
     show_default=True,
-    help="smollm2 is slow; its runs go on from their checkpoints.",
+    help="smollm2 is a real language model, with half an hour a run on one core.",
 )
 @click.option(
     "--output",

@@ -18,7 +18,8 @@ except ImportError as error:
 
 from foreshock.lab.arms import ARMS
 from foreshock.lab.plan import MODELS, RunPlan
-from foreshock.lab.runs import prepare, train
+from foreshock.lab.runs import experiment_of, prepare, train
+from foreshock.lab.waiting import prepare_reference
 
 
 def run(*, arm: str, seed: int, steps: int | None, model: str, run_dir: Path | None) -> None:
@@ -31,8 +32,9 @@ def run(*, arm: str, seed: int, steps: int | None, model: str, run_dir: Path | N
         f"Arm [bold]{arm}[/bold]: {ARMS[arm].description}. Seed {seed}.\n"
         "The share of tool results that redirect to another key rises on a schedule of its own (a curriculum)."
     )
-    with console.status("Preparing the reference policy (a minute the first time) …"):
-        trainer = prepare(plan)
+    if not console.quiet:
+        prepare_reference(experiment_of(plan).reference, plan.cache, console)
+    trainer = prepare(plan)
     trainer.add_callback(LiveStatus(console))
     train(trainer, plan)
     done = f"Open [bold]{folder / 'report.html'}[/bold] in a browser, or run: foreshock diagnose {folder}"
@@ -43,7 +45,7 @@ def _length(plan: RunPlan) -> str:
     if plan.model == "tiny":
         return f"{plan.steps} steps"
     minutes = plan.steps * MODELS[plan.model].seconds_per_step / 60
-    return f"{plan.steps} steps, about {minutes:.0f} minutes on two cores (experimental)"
+    return f"{plan.steps} steps, about {minutes:.0f} minutes on one core"
 
 
 class LiveStatus(TrainerCallback):

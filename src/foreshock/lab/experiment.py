@@ -7,10 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import torch
 from accelerate import PartialState
 from datasets import Dataset
 from transformers import (
     AutoModelForCausalLM,
+    AutoTokenizer,
+    PreTrainedModel,
     PrinterCallback,
     TrainerCallback,
     TrainerControl,
@@ -24,8 +27,8 @@ from foreshock.lab.arms import ARMS, Arm
 from foreshock.lab.control import apply_arm
 from foreshock.lab.environment import REDIRECT_SHARE, Curriculum, World, correct_answer, questions
 from foreshock.lab.plan import MODELS
-from foreshock.lab.reference import ReferenceConfig, reference_folder
-from foreshock.lab.vocabulary import build_tokenizer
+from foreshock.lab.reference import ReferenceConfig, TinyReference, reference_folder
+from foreshock.lab.scoring import score_by_length
 
 GENERATIONS = 8
 
@@ -37,10 +40,9 @@ ON_CPU: dict[str, Any] = {
     "dataloader_pin_memory": False,
     "logging_steps": 1,
     "report_to": "none",
-    "save_strategy": "no",
     "disable_tqdm": True,
 }
-"""What every run of the lab has in common: on the CPU, every step logged, nothing else printed or saved."""
+"""What every run of the lab has in common: on the CPU, every step logged, nothing else printed."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,8 @@ class Experiment:
     `curriculum`: how the share of redirecting keys rises, whatever the policy does. The default one is still
     rising when the default number of steps ends.
     `grader_noise`: the share of grades that are flipped, so that training never runs out of gradient.
+    `adapter_rank`: of the LoRA matrices that are trained, in float32 on the attention; None trains every weight.
+    `steps_per_checkpoint`: how often a run is saved, to go on from there; None never does.
 
     The first 50 steps or so are burn-in: the policy starts at its reference (r = 0) and learns the plain task.
     """
@@ -64,7 +68,10 @@ class Experiment:
     beta: float = 0.04
     grader_noise: float = 0.08
     curriculum: Curriculum = field(default_factory=lambda: Curriculum(0.06, 0.6, 30, 240))
-    reference: ReferenceConfig = field(default_factory=ReferenceConfig)
+    reference: ReferenceConfig = field(default_factory=TinyReference)
+    adapter_rank: int | None = None
+    max_completion_length: int = 72
+    steps_per_checkpoint: int | None = None
 
 
 def build_trainer(experiment: Experiment, folder: Path | str) -> GRPOTrainer:
@@ -81,19 +88,33 @@ def build_trainer(experiment: Experiment, folder: Path | str) -> GRPOTrainer:
     arm = ARMS[experiment.arm]
     world = World(experiment.curriculum, seed=experiment.seed, redirects=arm.redirects, free_forms=arm.free_forms)
     trainer = GRPOTrainer(
-        model=AutoModelForCausalLM.from_pretrained(reference),
-        processing_class=build_tokenizer(),
+        model=_policy(reference),
+        processing_class=AutoTokenizer.from_pretrained(
+            reference, padding_side="left", clean_up_tokenization_spaces=False
+        ),
         reward_funcs=[_reward(world, experiment.grader_noise)],
         args=_trainer_config(experiment, folder),
         train_dataset=Dataset.from_list(
             questions(experiment.steps, experiment.lookups_per_step, experiment.thoughts_per_step, experiment.seed)
         ),
         tools=[world.lookup],
+        peft_config=_adapter(experiment.adapter_rank),
         callbacks=[_WorldClock(world)],
     )
     trainer.remove_callback(PrinterCallback)
+    if experiment.adapter_rank is not None:
+        score_by_length(trainer)
     apply_arm(trainer, arm)
     return trainer
+
+
+def _policy(reference: Path) -> PreTrainedModel:
+    model = AutoModelForCausalLM.from_pretrained(reference)
+    if model.config.tie_word_embeddings:
+        # TRL cannot cast the head of a model with an adapter while it shares its weights with the embeddings.
+        model.config.tie_word_embeddings = False
+        model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight.detach().clone())
+    return model
 
 
 def _trainer_config(experiment: Experiment, folder: Path) -> GRPOConfig:
@@ -119,11 +140,25 @@ def _trainer_config(experiment: Experiment, folder: Path) -> GRPOConfig:
         # less likely than the likeliest one keeps accidents of that kind out of both slices, wherever one word is
         # likely: the reference must nowhere be unsure between many.
         min_p=0.03,
-        max_completion_length=72,
+        max_completion_length=experiment.max_completion_length,
         max_tool_calling_iterations=5,
         shuffle_dataset=False,
+        # Logits in bfloat16 are an eighth of a nat apart.
+        cast_lm_head_to_fp32=experiment.reference.dtype == torch.bfloat16,
+        save_strategy="steps" if experiment.steps_per_checkpoint else "no",
+        save_steps=experiment.steps_per_checkpoint or experiment.steps,
+        save_total_limit=1,
         **ON_CPU,
     )
+
+
+def _adapter(rank: int | None) -> Any:
+    if rank is None:
+        return None
+    from peft import LoraConfig
+
+    attention = ["q_proj", "k_proj", "v_proj", "o_proj"]
+    return LoraConfig(r=rank, lora_alpha=4 * rank, target_modules=attention, task_type="CAUSAL_LM")
 
 
 def _refresh(arm: Arm) -> dict[str, Any]:

@@ -17,8 +17,8 @@ class Model:
     """One model that the experiment runs on.
 
     `steps`: optimizer steps of a run. `steps_per_block`: the runs are short, so blocks may be; the false-alarm share of
-    null runs of such a length is in docs/detectors.md. `seconds_per_step`: measured on one core of the tiny model, on
-    two of the other, and only printed as an estimate. `resumes`: whether a half-finished run goes on from a checkpoint.
+    null runs of such a length is in docs/detectors.md. `seconds_per_step`: measured on one core, and only printed as an
+    estimate. `resumes`: whether a half-finished run goes on from a checkpoint.
     """
 
     description: str
@@ -32,7 +32,7 @@ class Model:
 MODELS = {
     "tiny": Model("a small tool-using agent", tuple(ARMS), 210, 6, 0.45),
     "smollm2": Model(
-        "SmolLM2-135M-Instruct with LoRA", ("fixed", "drift_aware", "constrained"), 60, 10, 45.0, resumes=True
+        "SmolLM2-135M-Instruct with LoRA", ("fixed", "drift_aware", "constrained"), 132, 6, 13.0, resumes=True
     ),
 }
 

@@ -45,14 +45,10 @@ def run(
 
 
 def _train(due: Sequence[RunPlan], jobs: int, console: Console) -> list[Path]:
-    if due[0].model == "tiny":
-        from transformers.utils.logging import disable_progress_bar
+    from foreshock.lab.runs import experiment_of
+    from foreshock.lab.waiting import prepare_reference
 
-        from foreshock.lab.reference import ReferenceConfig, reference_folder
-
-        disable_progress_bar()
-        with console.status("Preparing the reference policy (a minute the first time) …"):
-            reference_folder(ReferenceConfig(), due[0].cache)
+    prepare_reference(experiment_of(due[0]).reference, due[0].cache, console)
     return sweep.run_all(due, jobs, console)
 
 

@@ -33,15 +33,20 @@ def prepare(plan: RunPlan) -> GRPOTrainer:
     """Build the trainer of a run, silent and ready; the reference is trained where it is not cached yet."""
     warnings.filterwarnings("ignore", category=FutureWarning)
     disable_progress_bar()
-    if plan.model == "smollm2":
-        from foreshock.lab import smollm2
-
-        trainer = smollm2.build_trainer(plan.arm, plan.seed, plan.steps, plan.cache)
-    else:
+    if plan.model == "tiny":
         torch.set_num_threads(1)  # on matrices this small a second thread only waits, and one gives the same bits
-        trainer = build_trainer(Experiment(arm=plan.arm, seed=plan.seed, steps=plan.steps), plan.cache)
+    trainer = build_trainer(experiment_of(plan), plan.cache)
     trainer.remove_callback(PrinterCallback)
     return trainer
+
+
+def experiment_of(plan: RunPlan) -> Experiment:
+    """Return the experiment that a plan stands for."""
+    if plan.model == "tiny":
+        return Experiment(arm=plan.arm, seed=plan.seed, steps=plan.steps)
+    from foreshock.lab import smollm2
+
+    return smollm2.experiment(plan.arm, plan.seed, plan.steps)
 
 
 def train(trainer: GRPOTrainer, plan: RunPlan, *, write_report: bool = True, resume: bool = False) -> None:
