@@ -189,6 +189,21 @@ def test_a_support_mismatch_is_told_from_the_optimiser_and_has_an_engine_as_its_
 def test_a_flat_difference_of_sampler_and_trainer_speaks_against_the_engine():
     diagnosis = diagnose_run(make_run(post=2.2))
     assert [cause.name for cause in diagnosis.causes] == [causes.SUPPORT_MISMATCH]
+    assert causes.ENGINE_MISMATCH in {cause.name for cause in diagnosis.excluded}
+
+
+def test_a_trainer_that_samples_itself_has_no_engine_to_differ():
+    run = make_run(post=2.2, without=("sampling/sampling_logp_difference/mean", "grad_norm"))
+    assert causes.ENGINE_MISMATCH in {cause.name for cause in diagnose_run(run).causes}
+    run.identity = {"config": {"use_vllm": False}}
+    diagnosis = diagnose_run(run)
+    (engine,) = (cause for cause in diagnosis.excluded if cause.name == causes.ENGINE_MISMATCH)
+    assert "The trainer samples itself" in engine.evidence_against[0]
+    assert [(cause.name, cause.rival != engine.name) for cause in diagnosis.causes] == [(causes.SUPPORT_MISMATCH, True)]
+    rollouts = make_run(post=2.2, rollout=renormalised_over_top_p, without=("sampling/sampling_logp_difference/mean",))
+    rollouts.identity = run.identity
+    (engine,) = (cause for cause in diagnose_run(rollouts).causes if cause.name == causes.ENGINE_MISMATCH)
+    assert engine.evidence_against == ()
 
 
 def test_the_hidden_failure_has_its_name_in_finding_and_document():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from foreshock.causes.cause import Cause
@@ -29,7 +29,7 @@ def weigh_causes(run: Run, findings: Sequence[Finding]) -> tuple[tuple[Cause, ..
 
     A cause is listed when a finding names it, or fits it and the score is above zero. So a run without warnings has no
     causes, and a sign alone makes none. Second are returned the rivals of listed causes that have evidence against
-    them and none for them.
+    them and none for them but findings that they merely fit.
     """
     worth = [finding for finding in findings if finding.severity != "note"]
     if not worth:
@@ -41,9 +41,12 @@ def weigh_causes(run: Run, findings: Sequence[Finding]) -> tuple[tuple[Cause, ..
     listed.sort(key=lambda cause: (-cause.score, -_severity(cause, worth)))
     rivals = {rival for cause in listed for rival in _signs(cause.name).rivals}
     excluded = tuple(
-        cause for cause in weighed if cause.name in rivals and cause.evidence_against and not cause.evidence_for
+        cause
+        for cause in weighed
+        if cause.name in rivals and cause not in listed and cause.evidence_against and not _has_signs(cause)
     )
-    return tuple(_separated(cause, listed, excluded) for cause in listed), excluded
+    impossible = {name for name, signs in TABLE.items() if any(sign(facts) for sign in signs.rules_out)}
+    return tuple(_separated(cause, listed, excluded, impossible) for cause in listed), excluded
 
 
 def _weigh(name: str, facts: Facts) -> Cause:
@@ -51,7 +54,7 @@ def _weigh(name: str, facts: Facts) -> Cause:
     naming = [finding for finding in facts.findings if finding.cause == name]
     fitting = [finding for finding in facts.findings if finding.cause != name and finding.rule in signs.fits]
     shown = tuple(filter(None, (sign(facts) for sign in signs.speaks_for)))
-    against = tuple(filter(None, (sign(facts) for sign in signs.against)))
+    against = tuple(filter(None, (sign(facts) for sign in (*signs.rules_out, *signs.against))))
     return Cause(
         name=name,
         kind=next((finding.name for finding in naming if finding.name in ENGINE_KINDS), ""),
@@ -76,14 +79,19 @@ def _is_listed(cause: Cause, findings: Sequence[Finding]) -> bool:
     return any(finding.cause == cause.name for finding in findings) or (bool(cause.findings) and cause.score > 0)
 
 
+def _has_signs(cause: Cause) -> bool:
+    """Say whether more speaks for a cause that no finding names than findings that it fits as well."""
+    return len(cause.evidence_for) > len(cause.findings)
+
+
 def _severity(cause: Cause, findings: Sequence[Finding]) -> int:
     return max(SEVERITIES.index(finding.severity) for finding in findings if finding.rule in cause.findings)
 
 
-def _separated(cause: Cause, listed: Sequence[Cause], excluded: Sequence[Cause]) -> Cause:
+def _separated(cause: Cause, listed: Sequence[Cause], excluded: Sequence[Cause], impossible: Collection[str]) -> Cause:
     """Add the strongest rival, and the experiment that would tell the two apart."""
     others = [other.name for other in listed if other.name != cause.name]
-    usual = _signs(cause.name).rivals
+    usual = [name for name in _signs(cause.name).rivals if name not in impossible]
     spoken_against = {other.name for other in excluded}
     rival = next((name for name in (*others, *usual) if name not in spoken_against), *usual[:1] or ("",))
     return replace(cause, rival=rival, separating_check=separating_check(cause, rival))

@@ -8,11 +8,11 @@ does not show it or does not hold what it needs. States of series are those of :
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from foreshock.batch import POST_TOOL, SLICES, TEXT_ONLY
+from foreshock.batch import OLD_ROLLOUT, POLICY_ROLLOUT, POST_TOOL, SLICES, TEXT_ONLY
 from foreshock.rules.finding import Finding
 from foreshock.rules.non_finite import KEYS
 from foreshock.rules.series import longest_course
@@ -109,6 +109,16 @@ def tails(text_only: str, post_tool: str, so: str = "") -> Sign:
 def named(name: str, so: str) -> Sign:
     """Return the sign that a finding has this name."""
     return lambda facts: so if any(finding.name == name for finding in facts.findings) else ""
+
+
+def samples_itself(facts: Facts) -> str:
+    """Say that no engine but the trainer has sampled, as its configuration tells."""
+    config = facts.run.identity.get("config")
+    engine = config.get("use_vllm") if isinstance(config, Mapping) else None
+    recorded = any(pair in block.sketches for block in facts.run.blocks[-1:] for pair in (OLD_ROLLOUT, POLICY_ROLLOUT))
+    if engine is not False or recorded:
+        return ""
+    return _sentence("The trainer samples itself (use_vllm is false)", "there is no second engine to differ")
 
 
 def all_finite(facts: Facts) -> str:

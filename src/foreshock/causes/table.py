@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from foreshock.causes.signs import Sign, all_finite, all_flat, named, tails, went
+from foreshock.causes.signs import Sign, all_finite, all_flat, named, samples_itself, tails, went
 from foreshock.rules import cause_names as names
 from foreshock.rules import (
     diversity,
@@ -41,13 +41,15 @@ class Signs:
 
     ``fits``: rules whose findings fit this cause although they name another. ``rivals``: the causes that look most
     like it, the likeliest first; the first that the run does not speak against is what it is to be separated from when
-    nothing else was found, and those that the run does speak against are said to be excluded.
+    nothing else was found, and those that the run does speak against are said to be excluded. ``rules_out``: signs
+    against it that make it impossible, so that it is nobody's rival.
     """
 
     fits: tuple[str, ...]
     speaks_for: tuple[Sign, ...]
     against: tuple[Sign, ...]
     rivals: tuple[str, ...]
+    rules_out: tuple[Sign, ...] = ()
 
 
 TABLE: Mapping[str, Signs] = {
@@ -71,6 +73,7 @@ TABLE: Mapping[str, Signs] = {
             for key in mismatch.LEVELS
         ),
         rivals=(names.OPTIMISER, names.NUMERICS),
+        rules_out=(samples_itself,),
     ),
     names.OPTIMISER: Signs(
         fits=(non_finite.ID,),
