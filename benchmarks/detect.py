@@ -3,7 +3,8 @@
     make bench-detect                      # about half an hour on one core; rewrites its sections of results.md
     python benchmarks/detect.py --quick    # two minutes, prints only
 
-The settings were chosen on seeds 1000 to 1999. Tables of whole runs and of other tools: :mod:`whole_runs`.
+The settings were chosen on seeds 1000 to 1999 and 50000 to 50599. Tables of whole runs and of other tools:
+:mod:`whole_runs`.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from whole_runs import recorded_report, whole_report
 
 from foreshock.detect.e_process import CRITICAL_STEPS, WARNING_STEPS, e_detector, threshold
 from foreshock.detect.series_change import series_change
+from foreshock.detect.tail import tail_contrast
 from foreshock.rules.tail_course import HARMFUL_P99, TailCourse, TailReading, reading_key
 from foreshock.run import Block
 from foreshock.stats.diagnostic import Diagnostic
@@ -42,21 +44,30 @@ from foreshock.stats.diagnostic import Diagnostic
 PAIR = "policy/ref"
 
 
-def course_of(levels: Floats, layout: Layout, text: bool = True) -> TailCourse:
-    """What the rule makes of tail levels (2 slices, blocks); without ``text``, as if there were no text-only tokens.
+def course_of(tails: Floats, layout: Layout, text: bool = True) -> TailCourse:
+    """What the rule makes of the tails (level and shape, 2 slices, blocks); without ``text``, as if there were no
+    text-only tokens.
 
     The bound of harm counts as reached in every block: it only ever removes critical findings.
     """
     length, blocks = layout.steps_per_block, []
-    missing = Diagnostic.unknown(0, "no text-only tokens")
-    for index, (text_level, level) in enumerate(levels.T.tolist()):
+    for index in range(tails.shape[-1]):
         block = Block(index, index * length + 1, (index + 1) * length, {PAIR: None})  # type: ignore[dict-item]
-        contrast = Diagnostic(level - text_level, 1) if text else missing
-        block.derived[reading_key(PAIR)] = TailReading(contrast, Diagnostic(level, 1), HARMFUL_P99)
+        block.derived[reading_key(PAIR)] = _reading(tails[:, :, index], text)
         blocks.append(block)
     course = TailCourse(PAIR, 0, length)
     course.extend(blocks)
     return course
+
+
+def _reading(tails: Floats, text: bool) -> TailReading:
+    """The reading of one block, from its tails (level and shape, 2 slices)."""
+    missing = Diagnostic.unknown(0, "no text-only tokens")
+    values = []
+    for text_only, post_tool in tails.tolist():
+        own = Diagnostic(post_tool, 1)
+        values += [own, tail_contrast(own, Diagnostic(text_only, 1) if text else missing)]
+    return TailReading(*values, HARMFUL_P99)
 
 
 COLUMNS = (
@@ -68,13 +79,15 @@ COLUMNS = (
 )
 
 
-def firsts_of(levels: Floats, layout: Layout) -> tuple[int | None, ...]:
+def firsts_of(tails: Floats, layout: Layout) -> tuple[int | None, ...]:
     """The first block at which each column alarms; None for never."""
-    course, alone = course_of(levels, layout), course_of(levels, layout, text=False)
+    course, alone = course_of(tails, layout), course_of(tails, layout, text=False)
     blocks = (course.alarm, course.critical, alone.alone, alone.lone_warning)
     alarm, critical, note, warning = (None if block is None else block.index for block in blocks)
-    series = (levels[POST] - levels[TEXT], levels[POST])
-    evidence = np.min([e_detector(values, layout.steps_per_block) for values in series], axis=0)
+    series = [(values[POST], values[POST] - values[TEXT]) for values in tails]
+    evidence = np.mean(
+        [np.min([e_detector(values, layout.steps_per_block) for values in pair], axis=0) for pair in series], axis=0
+    )
     reached = np.flatnonzero(evidence >= threshold(layout.steps_per_block, WARNING_STEPS))
     return alarm, critical, int(reached[0]) if reached.size else None, note, warning
 
@@ -99,6 +112,11 @@ def alternative_cell(firsts: Sequence[int | None], layout: Layout) -> str:
     return f"{len(delays) / max(len(clean), 1):.0%}, {np.median(delays):.0f}" if delays else "0 %"
 
 
+def runs_of(scenario: Scenario, layout: Layout, runs: int) -> int:
+    """Three times as many of long stationary runs, whose critical findings are so rare that a bound takes them."""
+    return 3 * runs if layout is LONG and scenario.change is None else runs
+
+
 def table(
     layout: Layout,
     scenarios: Sequence[Scenario],
@@ -110,7 +128,8 @@ def table(
     lines = ["| scenario | " + " | ".join(COLUMNS) + " |", "|---|" + "---|" * len(COLUMNS)]
     for scenario in scenarios:
         start = time.process_time()
-        firsts = [firsts_of(simulate(scenario, layout, seed + index), layout) for index in range(runs)]
+        count = runs_of(scenario, layout, runs)
+        firsts = [firsts_of(simulate(scenario, layout, seed + index), layout) for index in range(count)]
         cells = [cell(column, layout) for column in zip(*firsts, strict=True)]
         lines.append(f"| {scenario.name}: {scenario.what} | " + " | ".join(cells) + " |")
         print(f"{layout.name} {scenario.name}: {cells[:2]}, {time.process_time() - start:.0f} CPU-s", flush=True)
@@ -128,11 +147,12 @@ def layout_report(layout: Layout, runs: int, seed: int) -> str:
     name = layout.name[0].upper() + layout.name[1:]
     tokens = " and ".join(f"{count * TOKENS_PER_SEQUENCE:,}" for count in layout.sequences)
     rate = "false alarms per 1,000 steps (one-sided 95 % bound)"
+    more = f" ({3 * runs:,} of N and N2)" if layout is LONG else ""
     return "\n".join(
         [
             f"### {name} runs: {layout.steps:,} steps, blocks of {layout.steps_per_block}",
             "",
-            f"{runs:,} simulated runs a line, seeds {seed} to {seed + runs - 1}; {tokens} tokens a step (text-only and "
+            f"{runs:,} simulated runs a line{more}, seeds from {seed}; {tokens} tokens a step (text-only and "
             f"post-tool); monitored from step {layout.warm_up}. The warning is nominal for one false alarm in "
             f"{WARNING_STEPS:,} steps, the critical level for one in {CRITICAL_STEPS:,}.",
             "",
@@ -176,14 +196,14 @@ def aggregates_report(series: int, seed: int) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Measure the tail detector, all rules together, and other tools.")
     parser.add_argument("--quick", action="store_true", help="few runs, two minutes, prints only")
-    parser.add_argument("--seed", type=int, default=40_000, help="first seed; the settings were chosen on 1000 to 1999")
+    parser.add_argument("--seed", type=int, default=60_000, help="first seed; no choice was made on it")
     parser.add_argument("--peers", type=Path, help="Python that has benchmarks/peers/requirements.txt installed")
     options = parser.parse_args()
     seed, peers = options.seed, options.peers
     if options.quick:
         print(report(8, 60, seed), aggregates_report(50, seed), whole_report(2, seed, peers), recorded_report(peers))
         return
-    write_section("detect", "Tail detector", report(300, 600, seed))
+    write_section("detect", "Tail detector", report(400, 600, seed))
     write_section("whole_runs", "All rules together, and other tools", whole_report(50, seed, peers))
     write_section("recorded", "Recorded runs", recorded_report(peers))
     write_section("aggregates", "State of an aggregate series", aggregates_report(1000, seed))

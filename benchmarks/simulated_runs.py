@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from foreshock.detect.tail import TAIL_SHARE
+from foreshock.detect.tail import BULK, TAIL_SHARE
 
 TOKENS_PER_SEQUENCE = 40
 TEXT, POST = 0, 1
@@ -106,6 +106,10 @@ def _slow_rate(run: SimulatedRun, step: Floats, growth: Floats, layout: Layout, 
     run.log_scale += np.log1p(-np.exp(-travelled / np.array([[text], [post]])))
 
 
+def _wandering(run: SimulatedRun, step: Floats, growth: Floats, layout: Layout, rng: np.random.Generator) -> None:
+    run.mixture = 0.02 * np.exp(ar1(rng, (1, layout.steps), 0.9, 0.5)[0])
+
+
 def _mixture(run: SimulatedRun, step: Floats, growth: Floats, layout: Layout, rng: np.random.Generator) -> None:
     run.mixture = 0.04 * growth
 
@@ -138,6 +142,9 @@ ROUGH = (0.9, 0.3)
 NULLS = (
     Scenario("N", "stationary"),
     Scenario("N2", "stationary, rough step noise", noise=ROUGH),
+    Scenario(
+        "M", "2 % of post-tool tokens are six times larger, a share that wanders (log-normal, AR .9, sd .5)", _wandering
+    ),
     Scenario("D", "both slices drift ×2 over the run", _drift),
     Scenario("E", "tool volume ×8 over the run", _more_tools),
     Scenario("cyclic", "data mix cycles every 47 steps, ±15 % post-tool, ±5 % text-only", _cyclic),
@@ -211,22 +218,24 @@ def log_tokens(run: SimulatedRun, name: int, steps: slice, rng: np.random.Genera
     return np.split(tokens.ravel(), np.cumsum(sequences)[:-1] * TOKENS_PER_SEQUENCE)
 
 
-def tail_of(tokens: NDArray[np.float32]) -> float:
-    """The tail level of :mod:`foreshock.detect.tail`, of log |r|."""
-    top = int(TAIL_SHARE * tokens.size)
-    return float(np.partition(tokens, tokens.size - top)[-top:].mean())
+def tail_of(tokens: NDArray[np.float32]) -> tuple[float, float]:
+    """The tail level and the tail shape of :mod:`foreshock.detect.tail`, of log |r|."""
+    top, bulk = tokens.size - int(TAIL_SHARE * tokens.size), int(BULK * tokens.size)
+    placed = np.partition(tokens, (bulk, top))
+    level = float(placed[top:].mean())
+    return level, level - float(placed[bulk])
 
 
 def simulate(scenario: Scenario, layout: Layout, seed: int) -> Floats:
-    """Tail levels of one run as (2 slices, blocks after the warm-up)."""
+    """Tail levels and shapes of one run as (level and shape, 2 slices, blocks after the warm-up)."""
     rng = np.random.default_rng([seed, *scenario.name.encode(), layout.steps])
     run = build(scenario, layout, rng)
     blocks = (layout.steps - layout.warm_up) // layout.steps_per_block
     monitored = slice(layout.warm_up, layout.warm_up + blocks * layout.steps_per_block)
-    levels = np.empty((2, blocks))
+    tails = np.empty((2, 2, blocks))
     for name in (TEXT, POST):
         steps = log_tokens(run, name, monitored, rng)
         for block in range(blocks):
             part = steps[block * layout.steps_per_block : (block + 1) * layout.steps_per_block]
-            levels[name, block] = tail_of(np.concatenate(part))
-    return levels
+            tails[:, name, block] = tail_of(np.concatenate(part))
+    return tails

@@ -44,14 +44,16 @@ def test_the_options_of_watch_are_documented():
 
 
 def test_the_documented_constants_are_those_of_the_code():
-    from foreshock.detect import e_process, series_change, tail
+    from foreshock.detect import e_process, growth, series_change, tail
     from foreshock.lab.plan import MODELS
     from foreshock.rules import tail_course, warm_up
 
     text = (ROOT / "docs" / "detectors.md").read_text()
     assert f"({MODELS['tiny'].steps_per_block} in the demo)" in text
     assert f"Below {tail.MINIMUM_TOKENS} tokens" in text
-    assert f"growth of the tail of at least ×{tail_course.MINIMUM_GROWTH}" in text
+    assert f"at least {growth.STANDARD_ERRORS} standard errors" in text
+    assert f"log p{100 * tail.BULK:.0f} of the same slice" in text
+    assert f"growth of the tail level of at least ×{tail_course.MINIMUM_GROWTH}" in text
     assert f"growth of ×{tail_course.CRITICAL_GROWTH}" in text
     assert f"one false alarm per {e_process.WARNING_STEPS:,} steps" in text
     assert f"at least {warm_up.SHORTEST_WARM_UP} and at most {warm_up.LONGEST_WARM_UP}" in text

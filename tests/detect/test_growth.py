@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foreshock.detect.e_process import REFERENCE_BLOCKS, e_detector
-from foreshock.detect.growth import LARGEST_REFERENCE, LATEST_BLOCKS, STANDARD_ERRORS, Growth
+from foreshock.detect.growth import LARGEST_REFERENCE, LATEST_BLOCKS, STANDARD_ERRORS, Growth, GrowthBeyond
+from foreshock.stats.diagnostic import Diagnostic
 
 
 def growth_of(values, steps_per_block=10):
@@ -54,3 +55,32 @@ def test_growth_at_a_constant_rate_stands_out_and_noise_does_not():
 def test_a_constant_series_has_not_grown_and_a_step_without_noise_has():
     assert growth_of([1.0] * 30).errors == 0
     assert growth_of([1.0] * 20 + [2.0] * 8).size == pytest.approx(1.0)
+
+
+def beyond_of(own, other):
+    state = GrowthBeyond(10)
+    for value, reference in zip(own, other, strict=True):
+        state.update(Diagnostic(value, 1), Diagnostic(value - reference, 1))
+    return state
+
+
+def test_growth_beyond_another_slice_needs_both_to_have_grown():
+    flat, rising = np.random.default_rng(1).normal(size=(2, 40)) * 0.1
+    rising = rising + 0.1 * np.arange(40)
+    grown = beyond_of(rising, flat)
+    assert grown.errors > STANDARD_ERRORS
+    assert grown.size == min(grown.own.size, grown.beyond.size)
+    assert grown.evidence == min(grown.own.evidence, grown.beyond.evidence) > 100
+    for other in (beyond_of(rising, rising + flat), beyond_of(flat, -rising)):
+        assert other.errors < STANDARD_ERRORS
+        assert other.evidence < 100
+
+
+def test_unknown_values_are_skipped_and_leave_no_growth_to_speak_of():
+    state = GrowthBeyond(10)
+    for block in range(30):
+        state.update(Diagnostic(float(block), 1), Diagnostic.unknown(0, "no tokens"))
+    assert state.own.judged == 30
+    assert state.beyond.judged == 0
+    assert math.isnan(state.size)
+    assert math.isnan(state.errors)

@@ -103,6 +103,37 @@ def test_an_aggregate_that_moved_is_named_with_its_step():
     assert "Moved later: reward since step " in finding.summary
 
 
+def test_a_mixture_is_found_under_noise_that_all_tokens_of_a_step_share():
+    """The level alone would not tell it from the noise; how far the tail stands out from the other tokens does."""
+    run = make_run(blocks=40, post=lambda block: math.exp(0.35 * math.sin(0.7 * block)))
+    assert not tail_growth.check(run).findings
+    rng = np.random.default_rng(5)
+    for index, block in enumerate(run.blocks):
+        wave, share = math.exp(0.35 * math.sin(0.7 * index)), 0.04 * min(max(0, index - 15) / 10, 1)
+        stretched = np.where(rng.random(6000) < share, 6.0, 1.0) * 0.2 * wave * rng.standard_t(3, size=6000)
+        sketch = LogRatioSketch()
+        sketch.update(0.2 * rng.standard_t(3, size=6000), np.zeros(6000, dtype=int))
+        sketch.update(stretched, np.ones(6000, dtype=int))
+        run.blocks[index] = Block(block.index, block.first_step, block.last_step, {"policy/ref": sketch})
+    (finding,) = tail_growth.check(run).findings
+    assert finding.severity in ("warning", "critical")
+    course = tail_course.tail_course(run, "policy/ref")
+    assert course.shape.errors > course.level.errors
+
+
+def test_a_fall_of_the_other_tokens_is_no_growth_of_the_tail():
+    run = make_run(blocks=34)
+    rng = np.random.default_rng(6)
+    for index, block in enumerate(run.blocks):
+        tokens = rng.standard_t(3, size=6000)
+        fallen = np.where(np.abs(tokens) < 3, tokens * math.exp(-0.05 * max(0, index - 10)), tokens)
+        sketch = LogRatioSketch()
+        sketch.update(0.2 * np.concatenate([rng.standard_t(3, size=6000), fallen]), np.repeat([0, 1], 6000))
+        run.blocks[index] = Block(block.index, block.first_step, block.last_step, {"policy/ref": sketch})
+    assert not tail_growth.check(run).findings
+    assert tail_course.tail_course(run, "policy/ref").shape.size > math.log(tail_course.MINIMUM_GROWTH)
+
+
 def test_a_second_pass_reads_only_new_blocks(monkeypatch):
     run = make_run(post=growing)
     first = tail_growth.check(run)

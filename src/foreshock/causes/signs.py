@@ -41,9 +41,9 @@ class Facts:
         """By what factor p99 of |log-ratio| of the judged pair has grown, by slice; empty where it cannot be judged."""
         pair = self.run.pair
         course = None if pair is None else tail_course(self.run, pair)
-        if course is None or not course.contrast.reference:
+        if course is None or not course.level.beyond.reference:
             return {}
-        effect = effect_of(course, course.contrasted, course.contrast)
+        effect = effect_of(course, course.contrasted, course.level.beyond)
         return {name: effect.p99_growth(name) for name in SLICES}
 
 

@@ -5,6 +5,8 @@ exchangeable either, so beside it stands how far the statistic has moved: the me
 of the first third of all blocks, which is 4 to 20 of them. Its standard error comes from neighbouring stretches of 3
 blocks: where blocks go together for a while, so do these, and a slow trend hardly adds to it. With D the difference of
 two neighbouring means of v blocks, a mean of m blocks has a variance of about v E[D²] / 2 / m.
+
+Where one slice is compared with another, :class:`GrowthBeyond` asks both of it: to have grown, and beyond the other.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from __future__ import annotations
 from math import inf, nan, sqrt
 
 from foreshock.detect.e_process import REFERENCE_BLOCKS, EDetector
+from foreshock.stats.diagnostic import Diagnostic
 
 LARGEST_REFERENCE = 20
 """The reference is fixed once it holds so many blocks: what grows for long is compared with its start."""
@@ -19,7 +22,7 @@ LARGEST_REFERENCE = 20
 LATEST_BLOCKS = 8
 """Blocks whose mean stands for the present level."""
 
-STANDARD_ERRORS = 3.0
+STANDARD_ERRORS = 3.5
 """Growth below so many standard errors is no growth, whatever the evidence."""
 
 _STRETCH = 3
@@ -79,3 +82,37 @@ class Growth:
     def _mean(self, blocks: int, until: int | None = None) -> float:
         end = self.judged if until is None else until
         return (self._sums[end] - self._sums[end - blocks]) / blocks
+
+
+class GrowthBeyond:
+    """Growth of a statistic of one slice, ``own``, and of how far it lies above that of another slice, ``beyond``.
+
+    Each number is the smaller of the two, so that neither a fall in the other slice nor a drift that both share counts.
+    """
+
+    def __init__(self, steps_per_block: int) -> None:
+        self.own, self.beyond = Growth(steps_per_block), Growth(steps_per_block)
+
+    def update(self, own: Diagnostic, beyond: Diagnostic) -> None:
+        """Take the values of the next block; one that is unknown is skipped."""
+        for growth, value in ((self.own, own), (self.beyond, beyond)):
+            if value.ok:
+                growth.update(value.value)
+
+    @property
+    def evidence(self) -> float:
+        """The smaller M of :attr:`Growth.evidence`."""
+        return min(self.own.evidence, self.beyond.evidence)
+
+    @property
+    def size(self) -> float:
+        """The smaller growth in the unit of the statistic; NaN while one of them has no reference."""
+        return self._smaller(self.own.size, self.beyond.size)
+
+    @property
+    def errors(self) -> float:
+        """The smaller growth in standard errors; NaN while one of them has no reference."""
+        return self._smaller(self.own.errors, self.beyond.errors)
+
+    def _smaller(self, own: float, beyond: float) -> float:
+        return min(own, beyond) if self.own.reference and self.beyond.reference else nan

@@ -7,11 +7,11 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from foreshock.batch import POST_TOOL
+from foreshock.batch import POST_TOOL, TEXT_ONLY
 from foreshock.detect.e_process import CRITICAL_STEPS, WARNING_STEPS, threshold
-from foreshock.detect.growth import LATEST_BLOCKS, STANDARD_ERRORS, Growth
+from foreshock.detect.growth import LATEST_BLOCKS, STANDARD_ERRORS, GrowthBeyond
 from foreshock.detect.series_change import Change
-from foreshock.detect.tail import tail_contrast, tail_level
+from foreshock.detect.tail import tail_contrast, tail_level, tail_shape
 from foreshock.rules.warm_up import warm_up_steps
 from foreshock.run import Block, Run
 from foreshock.stats.diagnostic import Diagnostic
@@ -41,10 +41,12 @@ TREND_BLOCKS = 20
 
 @dataclass(frozen=True, slots=True)
 class TailReading:
-    """One block: tail level of ``post_tool`` beyond ``text_only`` and on its own, and p99 of |r| in nats."""
+    """One block: tail level and tail shape of ``post_tool``, both also beyond ``text_only``, and p99 of |r| in nats."""
 
-    contrast: Diagnostic
     level: Diagnostic
+    level_beyond: Diagnostic
+    shape: Diagnostic
+    shape_beyond: Diagnostic
     p99: float
 
 
@@ -74,14 +76,14 @@ class TailCourse:
     """The largest evidence of growth beyond text-only tokens."""
     at_alarm: Mapping[str, Change] | None = None
     """State of the aggregates at the alarm, once it was asked for."""
-    contrast: Growth = field(init=False)
-    level: Growth = field(init=False)
+    level: GrowthBeyond = field(init=False)
+    shape: GrowthBeyond = field(init=False)
     _log_p99: list[tuple[float, float]] = field(default_factory=list)
     _read: int = 0
     _last: Block | None = None
 
     def __post_init__(self) -> None:
-        self.contrast, self.level = Growth(self.steps_per_block), Growth(self.steps_per_block)
+        self.level, self.shape = GrowthBeyond(self.steps_per_block), GrowthBeyond(self.steps_per_block)
 
     def extend(self, blocks: Sequence[Block]) -> bool:
         """Read the blocks that are new; False when those read before are not the start of ``blocks``."""
@@ -105,14 +107,19 @@ class TailCourse:
         return self._last.last_step - blocks[-1].last_step < LATEST_BLOCKS * self.steps_per_block
 
     @property
+    def evidence(self) -> float:
+        """Evidence of growth beyond text-only tokens: the mean of that of the level and that of the shape."""
+        return (self.level.evidence + self.shape.evidence) / 2
+
+    @property
     def growth(self) -> float:
         """By what factor the post-tool tail has grown, on its own and beyond text-only tokens (the smaller)."""
-        return math.exp(min(self.level.size, self.contrast.size))
+        return math.exp(self.level.size)
 
     @property
     def text_growth(self) -> float:
         """By what factor the text-only tail has grown."""
-        return math.exp(self.level.size - self.contrast.size)
+        return math.exp(self.level.own.size - self.level.beyond.size)
 
     @property
     def slope(self) -> float:
@@ -131,40 +138,42 @@ class TailCourse:
 
     def _take(self, block: Block) -> None:
         reading = _read(block, self.pair)
-        if not reading.contrast.ok:
-            self.unusable.append(reading.contrast.reason)
+        if not reading.level_beyond.ok:
+            self.unusable.append(reading.level_beyond.reason)
         if not reading.level.ok:
             return
         self.blocks.append(block)
-        self.level.update(reading.level.value)
+        self.level.update(reading.level, reading.level_beyond)
+        self.shape.update(reading.shape, reading.shape_beyond)
         self._log_p99.append((block.middle_step, math.log(reading.p99)))
         self._judge_alone(block)
-        if reading.contrast.ok:
+        if reading.level_beyond.ok:
             self.contrasted.append(block)
-            self.contrast.update(reading.contrast.value)
             self._judge(block)
 
     def _judge_alone(self, block: Block) -> None:
-        growth = math.exp(self.level.size)  # NaN, which no comparison passes, while there is no reference
-        if not (self.level.errors >= STANDARD_ERRORS and growth >= MINIMUM_GROWTH):
+        level = self.level.own
+        growth = math.exp(level.size)  # NaN, which no comparison passes, while there is no reference
+        if not (level.errors >= STANDARD_ERRORS and growth >= MINIMUM_GROWTH):
             return
-        if self.level.evidence >= self._threshold(WARNING_STEPS):
+        if level.evidence >= self._threshold(WARNING_STEPS):
             self.alone = self.alone or block
-        if growth >= LONE_GROWTH and self.level.evidence >= self._threshold(CRITICAL_STEPS):
+        if growth >= LONE_GROWTH and level.evidence >= self._threshold(CRITICAL_STEPS):
             self.lone_warning = self.lone_warning or block
 
     def _judge(self, block: Block) -> None:
-        evidence = min(self.contrast.evidence, self.level.evidence)
+        evidence, growth = self.evidence, self.growth
         self.highest = max(self.highest, evidence)
-        if evidence < self._threshold(WARNING_STEPS) or not self.contrast.reference:
+        if evidence < self._threshold(WARNING_STEPS):
             return
-        if min(self.contrast.errors, self.level.errors) < STANDARD_ERRORS:
+        level, shape = (part.errors >= STANDARD_ERRORS for part in (self.level, self.shape))
+        if growth < MINIMUM_GROWTH:
+            self.small = self.small or (block if level else None)
             return
-        if self.growth < MINIMUM_GROWTH:
-            self.small = self.small or block
+        if not (level or shape):
             return
         self.alarm = self.alarm or block
-        severe = evidence >= self._threshold(CRITICAL_STEPS) and self.growth >= CRITICAL_GROWTH
+        severe = evidence >= self._threshold(CRITICAL_STEPS) and growth >= CRITICAL_GROWTH
         if self.critical is None and severe and self.steps_to_harm <= HORIZON:
             self.critical = block
 
@@ -198,7 +207,10 @@ def _read(block: Block, pair: str) -> TailReading:
     key = reading_key(pair)
     if key not in block.derived:
         sketch = block.sketches[pair]
+        post, text = (tail_level(sketch, name) for name in (POST_TOOL, TEXT_ONLY))
+        post_shape, text_shape = tail_shape(sketch, POST_TOOL, post), tail_shape(sketch, TEXT_ONLY, text)
         p99 = sketch.quantile(0.99, POST_TOOL).value
-        block.derived[key] = TailReading(tail_contrast(sketch), tail_level(sketch, POST_TOOL), p99)
+        shape_beyond = tail_contrast(post_shape, text_shape)
+        block.derived[key] = TailReading(post, tail_contrast(post, text), post_shape, shape_beyond, p99)
     found: TailReading = block.derived[key]
     return found

@@ -1,6 +1,7 @@
 """Post-tool tail growth: the first sign of a support mismatch that no aggregate shows.
 
-What: the tail of |log-ratio| of response tokens after tool results stretches, and the text-only tail does not.
+What: the tail of |log-ratio| of response tokens after tool results stretches, and the text-only tail does not. It is
+judged by its level and by its shape: how far its largest tokens stand out from the others of the same slice.
 Why it matters: a few tokens then rule the importance-weighted update, before loss, reward, entropy or mean KL move.
 Known problems: it needs enough tokens of both slices in a block. Where text-only tokens are missing, it judges the
 post-tool level alone, which ordinary learning moves too, and says so. A policy that is still moving away from its
@@ -87,7 +88,7 @@ def check(run: Run) -> RuleResult:
 def _finding(run: Run, course: TailCourse) -> Finding:
     assert course.alarm is not None
     alarm_step = course.alarm.last_step
-    effect = effect_of(course, course.contrasted, course.contrast)
+    effect = effect_of(course, course.contrasted, course.level.beyond)
     if course.at_alarm is None:
         course.at_alarm = aggregate_changes(run, until=alarm_step)
     then, now = course.at_alarm, aggregate_changes(run)
@@ -115,13 +116,13 @@ def _finding(run: Run, course: TailCourse) -> Finding:
 
 
 def _note_of_small_growth(run: Run, course: TailCourse, since: int) -> Finding:
-    effect = effect_of(course, course.contrasted, course.contrast)
+    effect = effect_of(course, course.contrasted, course.level.beyond)
     summary = f"Since step {since} it is certain that the tail grows, but by little. {effect.growth_sentence()}"
     return Finding(ID, "note", summary, (since, run.last_step), POST_TOOL, evidence=effect.rows())
 
 
 def _note_of_common_drift(run: Run, course: TailCourse, since: int) -> Finding:
-    effect = effect_of(course, course.contrasted, course.contrast)
+    effect = effect_of(course, course.contrasted, course.level.beyond)
     summary = (
         f"Since step {since} the tail grows after tool results and in text-only contexts alike: a drift that both "
         "share, as when the policy learns or the learning rate is high, and no sign of the tools. "
@@ -133,7 +134,7 @@ def _note_of_common_drift(run: Run, course: TailCourse, since: int) -> Finding:
 def _without_contrast(run: Run, course: TailCourse) -> Finding:
     """Say what the post-tool level alone shows where text-only tokens are missing or too few."""
     assert course.alone is not None
-    effect = effect_of(course, course.blocks, course.level, slices=(POST_TOOL,))
+    effect = effect_of(course, course.blocks, course.level.own, slices=(POST_TOOL,))
     return Finding(
         rule=ID,
         severity="warning" if course.lone_warning is not None else "note",
