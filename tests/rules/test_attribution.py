@@ -36,6 +36,7 @@ def test_the_share_of_all_excess_that_the_kept_tokens_hold():
     found = attributed(token(4.0, "a"), others=[-2.0, 0.5, 2.0, 2.0])
     assert found.coverage == pytest.approx(3 / (3 + 1 + 1 + 1), rel=1e-6)
     assert found.sentence().startswith("The largest token holds 50% of the excess of the tail; of their part ")
+    assert found.rows()[0]["share of excess"] == found.coverage
 
 
 def test_a_slice_without_tokens_or_excess_has_no_coverage():

@@ -52,7 +52,7 @@ class Attribution:
         return f"{held} {self.coverage:.0%} of the excess of the tail; of their part {listed(parts)}."
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return the tokens with the largest share of the excess, each with what stands before it, as table rows."""
+        """Return the tokens with the largest share of all excess, each with what stands before it, as table rows."""
         total = sum(self.excess)
         groups: dict[tuple[str, str, str], list[tuple[TopToken, float]]] = defaultdict(list)
         for token, excess in zip(self.tokens, self.excess, strict=True):
@@ -65,7 +65,7 @@ class Attribution:
                 "after": previous,
                 **({"tool": tool} if any(token.tool for token in self.tokens) else {}),
                 "times": len(members),
-                "share of excess": sum(excess for _, excess in members) / total,
+                "share of excess": sum(excess for _, excess in members) / total * self.coverage,
                 "largest log-ratio": max((token.log_ratio for token, _ in members), key=abs),
             }
             for (name, previous, tool), members in groups.items()
