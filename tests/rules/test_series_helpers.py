@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from foreshock.diagnosis import diagnose_run
-from foreshock.rules.series import course, direction, even_rows, held_since, last_rows, latest, rows_of
+from foreshock.rules.series import course, direction, even_rows, held_since, last_rows, lasts, latest, rows_of
 from foreshock.rules.statements import segment_rows, time_sentence
 from foreshock.rules.tool_use import highest_stretch
 from foreshock.run import Run
@@ -35,6 +35,13 @@ def test_a_course_needs_forty_rows_after_the_warm_up_and_twenty_without():
     assert course(logged(range(19)), "x", warm_up=False) is None
     assert course(logged(range(20)), "x", warm_up=False).direction == "up"
     assert course(Run(), "x") is None
+
+
+@pytest.mark.parametrize(("risen_at", "rows", "found"), [(30, 120, True), (105, 120, False), (20, 59, False)])
+def test_a_trend_lasts_when_it_was_there_twenty_rows_ago_as_well(risen_at, rows, found):
+    judged = course(logged([float(row >= risen_at) for row in range(rows)]), "x", warm_up=False)
+    assert judged.gain > 0
+    assert lasts(judged, lambda each: each.gain > 0) is found
 
 
 def test_the_baseline_begins_once_the_learning_rate_has_warmed_up():

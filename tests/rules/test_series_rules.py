@@ -385,7 +385,7 @@ def two_rewards(true, rows=60, seed=3, onset=20):
 
 
 def test_a_proxy_that_rises_without_the_true_reward_is_possible_hacking():
-    finding = only(reward_hacking, two_rewards(lambda rise, noise: np.maximum(0.001 + 0.0015 * noise, 0)))
+    finding = only(reward_hacking, two_rewards(lambda rise, noise: np.maximum(0.001 + 0.0015 * noise, 0), rows=80))
     assert finding.severity == "warning"
     assert finding.summary.startswith("Possible reward hacking: reward/g has risen from 0.0")
     assert "while reward/f has not followed" in finding.summary

@@ -18,6 +18,7 @@ import re
 
 import numpy as np
 
+from foreshock.detect.series_change import step_noise
 from foreshock.rules.cause_names import ENVIRONMENT
 from foreshock.rules.finding import RuleResult
 from foreshock.rules.series import Floats, Steps, rows_of
@@ -39,8 +40,8 @@ BEFORE, AFTER, GAP = 20, 10, 4
 FALL = 0.4
 """Share of the level before that is lost (heuristic)."""
 
-NOISES = 6.0
-"""The fall in standard deviations of the window before (heuristic)."""
+NOISES = 5.0
+"""The fall in standard deviations of one row, in the window before or in the run if larger there (heuristic)."""
 
 POLICY_NOISES = 2.5
 """Move of a policy metric, in standard deviations of its window before, up to which it has not moved (heuristic)."""
@@ -95,8 +96,10 @@ def _largest_fall(values: Floats) -> int | None:
     largest = float(np.abs(values).max())
     if not largest:
         return None
-    before, noise = _windows(values / largest, BEFORE)
-    after, _ = _windows(values / largest, AFTER)
+    scaled = values / largest
+    before, noise = _windows(scaled, BEFORE)
+    noise = np.maximum(noise, step_noise(scaled[:BEFORE], scaled[BEFORE:])[0])
+    after, _ = _windows(scaled, AFTER)
     count = values.size - BEFORE - GAP - AFTER + 1
     level, lost = before[:count], before[:count] - after[BEFORE + GAP :]
     sudden = (lost >= FALL * level) & (level > 0) & (lost >= NOISES * noise[:count])

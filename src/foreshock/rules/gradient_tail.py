@@ -17,7 +17,7 @@ import numpy as np
 
 from foreshock.rules.cause_names import OPTIMISER
 from foreshock.rules.finding import RuleResult
-from foreshock.rules.series import Course, Floats, course, direction
+from foreshock.rules.series import Course, course, direction, lasts
 from foreshock.rules.statements import heuristic, one_finding, reward_sentence
 from foreshock.run import Run
 
@@ -46,12 +46,11 @@ def check(run: Run) -> RuleResult:
     norm = course(run, "grad_norm")
     if norm is None or norm.values.size < norm.early.size + STRETCHES * STRETCH:
         return RuleResult()
-    early = float(np.quantile(norm.early, QUANTILE))
-    recent = _recent(norm)
-    growth = float(recent.min()) / early if early > 0 else 0.0
-    if not growth >= WARNING or norm.early.min() < 0:
+    growth = _growth(norm)
+    if not lasts(norm, lambda each: each.direction == "up" and _growth(each) >= WARNING):
         return RuleResult(judged=("no lasting growth of the gradient's tail (grad_norm)",))
-    since = int(norm.steps[-recent.size * _rows(norm)])
+    early = float(np.quantile(norm.early, QUANTILE))
+    since = int(norm.steps[-STRETCHES * _rows(norm)])
     return one_finding(
         run,
         ID,
@@ -75,7 +74,8 @@ def _rows(norm: Course) -> int:
     return max(STRETCH, norm.values.size // 16)
 
 
-def _recent(norm: Course) -> Floats:
-    """Return the 90th percentile of each of the last stretches, ``(3,)``."""
-    rows = _rows(norm)
-    return np.array(np.quantile(norm.values[-STRETCHES * rows :].reshape(STRETCHES, rows), QUANTILE, axis=1))
+def _growth(norm: Course) -> float:
+    """Return the least 90th percentile of the last stretches over that of the early rows; 0 without positive ones."""
+    rows, early = _rows(norm), float(np.quantile(norm.early, QUANTILE))
+    recent = np.quantile(norm.values[-STRETCHES * rows :].reshape(STRETCHES, rows), QUANTILE, axis=1)
+    return float(recent.min()) / early if early > 0 and norm.early.min() >= 0 else 0.0

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from foreshock.detect.series_change import MINIMUM_BASELINE, series_change
+from foreshock.detect.series_change import MINIMUM_BASELINE, Change, series_change
 from foreshock.rules.cause_names import OPTIMISER
 from foreshock.rules.finding import RuleResult
-from foreshock.rules.series import Course, Floats, course
+from foreshock.rules.series import Course, Floats, course, lasts
 from foreshock.rules.statements import heuristic, one_finding
 from foreshock.run import Run
 
@@ -57,15 +57,9 @@ def check(run: Run) -> RuleResult:
 
 
 def _rise(run: Run, loss: Course) -> RuleResult | None:
-    rows = max(MINIMUM_BASELINE, loss.values.size // PARTS)
-    starts = np.arange(0, loss.values.size - rows + 1, rows)
-    medians = np.median(loss.values[: starts.size * rows].reshape(-1, rows), axis=1)
-    lowest = int(starts[np.argmin(medians)])
-    first, last = int(loss.steps[lowest]), int(loss.steps[lowest + rows - 1])
-    change = series_change(loss.steps, loss.values, (first, last))
-    level = float(medians.min())
-    if not change.moved or change.shift < NOISES or loss.late_level < RISEN * level:
+    if not lasts(loss, _has_risen):
         return None
+    level, first, last, change = _lowest(loss)
     since = change.since_step or run.last_step
     return one_finding(
         run,
@@ -80,6 +74,21 @@ def _rise(run: Run, loss: Course) -> RuleResult | None:
         advice="Go back to the checkpoint before this step, leave its next batches out, and lower the learning rate.",
         next_check="Look at the batches of this step: broken labels, another source, or a very long sample?",
     )
+
+
+def _has_risen(loss: Course) -> bool:
+    level, _, _, change = _lowest(loss)
+    return change.moved and change.shift >= NOISES and loss.late_level >= RISEN * level
+
+
+def _lowest(loss: Course) -> tuple[float, int, int, Change]:
+    """Return the median of the lowest stretch, its first and last step, and how the loss has changed since."""
+    rows = max(MINIMUM_BASELINE, loss.values.size // PARTS)
+    starts = np.arange(0, loss.values.size - rows + 1, rows)
+    medians = np.median(loss.values[: starts.size * rows].reshape(-1, rows), axis=1)
+    lowest = int(starts[np.argmin(medians)])
+    first, last = int(loss.steps[lowest]), int(loss.steps[lowest + rows - 1])
+    return float(medians.min()), first, last, series_change(loss.steps, loss.values, (first, last))
 
 
 def _spikes(run: Run, loss: Course) -> RuleResult | None:

@@ -22,7 +22,18 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from foreshock.rules.cause_names import ENGINE_DRIFT, ENGINE_MISMATCH, STALE_WEIGHTS, TRUNCATED_SUPPORT
 from foreshock.rules.finding import RuleResult
-from foreshock.rules.series import SHORTEST, Floats, course, direction, even_rows, latest, rows_of, shared_rows
+from foreshock.rules.series import (
+    SHORTEST,
+    Course,
+    Floats,
+    course,
+    direction,
+    even_rows,
+    lasts,
+    latest,
+    rows_of,
+    shared_rows,
+)
 from foreshock.rules.statements import heuristic, one_finding, reward_sentence
 from foreshock.run import Run
 
@@ -122,10 +133,7 @@ def _last_jump(values: Floats) -> int | None:
 
 def _trend(run: Run, key: str) -> RuleResult | None:
     gap = course(run, key)
-    if gap is None or not gap.growth >= TREND or gap.direction != "up" or gap.late_level < LEVELS[key]:
-        return None
-    third = float(np.median(np.array_split(gap.values, 4)[2]))
-    if gap.late_level < STILL_RISING * third:
+    if gap is None or not lasts(gap, _rises):
         return None
     since = gap.since
     return one_finding(
@@ -145,6 +153,13 @@ def _trend(run: Run, key: str) -> RuleResult | None:
         advice=ADVICE_TREND,
         next_check="Run some steps with learning rate 0: if it still climbs, it is the engine and not the policy.",
     )
+
+
+def _rises(gap: Course) -> bool:
+    if not gap.growth >= TREND or gap.direction != "up" or gap.late_level < LEVELS[gap.key]:
+        return False
+    third = float(np.median(np.array_split(gap.values, 4)[2]))
+    return gap.late_level >= STILL_RISING * third
 
 
 def _bias(run: Run) -> RuleResult | None:

@@ -5,13 +5,13 @@ fallen.
 Why it matters: the policy may have found a way to the reward that is not the task (reward hacking).
 Known problems: a possibility, never a proof. Parts of a reward with other units or tiny weights may be flat by nature;
 a part that is saturated, constant or not positive is left out. Where only one reward is logged, nothing can be said: a
-training reward alone cannot show hacking. On 24 to 39 rows, or where the rise came with a restart, it is a note.
+training reward alone cannot show hacking. It is a note on 24 to 39 rows, where the rise was not yet there 20 rows ago,
+and where it came with a restart.
 Example: "Possible reward hacking: reward/g has risen from 0.05 to 0.08, over half of it since step 31, while reward/f
 has not followed (0.001, then 0.001)."
 Options: none.
 References: Skalse et al., "Defining and characterizing reward hacking" (arXiv:2209.13085); Gao, Schulman and Hilton,
-"Scaling laws for reward model overoptimization" (arXiv:2210.10760); Priestley, "Spectral analysis and time series"
-(1981), section 5.3, for the standard error.
+"Scaling laws for reward model overoptimization" (arXiv:2210.10760).
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from foreshock.detect.series_change import MINIMUM_BASELINE, MINIMUM_RECENT
+from foreshock.detect.series_change import MINIMUM_BASELINE, MINIMUM_RECENT, step_noise
 from foreshock.rules.cause_names import REWARD_HACKING
 from foreshock.rules.finding import CannotJudge, RuleResult
-from foreshock.rules.series import SHORTEST, Course, Floats, course, rows_of
+from foreshock.rules.series import LASTING, SHORTEST, Course, Floats, course, lasts, rows_of
 from foreshock.rules.statements import heuristic, one_finding
 from foreshock.run import Run
 from foreshock.stats.trend import kendall
@@ -46,13 +46,8 @@ DERIVED = re.compile(r"std|minus|diff|advantage|total_")
 RISE = 0.25
 """Rise of a reward, as a share of its early level, below which nothing is asked of the others (heuristic)."""
 
-STANDARD_ERRORS = 5.0
+STANDARD_ERRORS = 6.0
 """The same in standard errors; chosen on AR(1) noise with ρ = 0.9."""
-
-LARGEST_AUTOCORRELATION = 0.97
-
-LASTING = 20
-"""Rows since a rise was half done, below which it may still be a fluctuation (heuristic)."""
 
 FEWEST, KENDALL = 24, 2.5
 """Rows from which on a run under 40 rows is noted, and the trend that it must have, in standard errors."""
@@ -86,17 +81,16 @@ def check(run: Run) -> RuleResult:
         rose = (f"the other rewards rose with {proxy.key}",) if _differ(rewards) else ()
         return RuleResult(cannot_judge=_one_reward(run, rewards), judged=rose)
     since, short = proxy.change.since_step or int(proxy.steps[proxy.steps.size // 3]), _is_short(proxy)
-    restarted = _restarted_near(run, proxy, since)
+    doubt = _doubt(run, proxy, since)
     return one_finding(
         run,
         ID,
-        "note" if short or restarted else "warning",
+        "note" if doubt else "warning",
         since,
         f"Possible reward hacking: {proxy.key} has risen from {proxy.early_level:.3g} to {proxy.late_level:.3g}, "
         f"{'' if short else 'over half of it '}since step {since}, while "
-        + " and ".join(f"{key} {words}" for key, words in behind)
-        + (f". {proxy.values.size} rows are too few to be sure." if short else ".")
-        + (" It rose where the run was restarted, so something else may have changed." if restarted else ""),
+        f"{' and '.join(f'{key} {words}' for key, words in behind)}.",
+        doubt,
         keys=(proxy.key, *(key for key, _ in behind), "entropy", "kl"),
         certainty=CERTAINTY,
         cause=REWARD_HACKING,
@@ -106,6 +100,17 @@ def check(run: Run) -> RuleResult:
             "Evaluate them by a reward that was not trained on."
         ),
     )
+
+
+def _doubt(run: Run, proxy: Course, since: int) -> str:
+    """Say why a rise is not certain enough for a warning; "" when it is."""
+    if _is_short(proxy):
+        return f"{proxy.values.size} rows are too few to be sure."
+    if not lasts(proxy, _has_risen):
+        return f"It may not last: {LASTING} rows ago it was not there."
+    if _restarted_near(run, proxy, since):
+        return "It rose where the run was restarted, so something else may have changed."
+    return ""
 
 
 def _restarted_near(run: Run, proxy: Course, step: int) -> bool:
@@ -142,10 +147,8 @@ def _has_risen(reward: Course) -> bool:
         return reward.values.size >= FEWEST and kendall(reward.values) >= KENDALL and reward.change.ratio >= 1 + RISE
     if _standard_errors(reward) < STANDARD_ERRORS:
         return False
-    since = reward.change.since_step
-    lasting = since is not None and int(np.count_nonzero(reward.steps >= since)) >= LASTING
     far = not reward.change.ratio < 1 + RISE  # the ratio is NaN around zero
-    return lasting and far and reward.direction == "up"
+    return far and reward.direction == "up"
 
 
 def _is_short(reward: Course) -> bool:
@@ -153,25 +156,10 @@ def _is_short(reward: Course) -> bool:
 
 
 def _standard_errors(reward: Course) -> float:
-    """Return the rise in standard errors of the difference of two means under AR(1) noise (Priestley, 1981, 5.3).
-
-    The noise comes from fifths of the rows around their own means, without the most variable one, and both its variance
-    and its autocorrelation ρ are corrected for that centring: long swings then count as noise.
-    """
-    fifths = sorted(
-        (part - part.mean() for part in np.array_split(reward.values, 5)), key=lambda part: float(part.var())
-    )
-    parts = fifths[:-1]
-    length = min(part.size for part in parts)
-    squares = sum(float(part @ part) for part in parts)
-    if squares <= 0:
-        return math.inf
-    rho = sum(float(part[1:] @ part[:-1]) for part in parts) / squares
-    rho = min(max((rho + 1 / length) / (1 - 4 / length), 0.0), LARGEST_AUTOCORRELATION)
-    inflation = (1 + rho) / (1 - rho)
-    variance = squares / (sum(part.size for part in parts) - len(parts)) / max(1 - inflation / length, 0.3)
-    error = math.sqrt(variance * inflation * (1 / reward.early.size + 1 / reward.late.size))
-    return reward.rise / error
+    """Return the rise in standard errors of the difference between the early and the late mean."""
+    _, error_of_one = step_noise(reward.early, reward.values[reward.early.size :])
+    error = error_of_one * math.sqrt(1 / reward.early.size + 1 / reward.late.size)
+    return reward.rise / error if error > 0 else math.inf
 
 
 def _lag(other: Course, proxy: Course) -> str:

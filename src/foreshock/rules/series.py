@@ -33,6 +33,9 @@ KENDALL = 3.0
 FIRST_ROWS, FIRST_STEPS = 5, 20
 """A state is judged once it has held for so many rows, and over so many steps."""
 
+LASTING = 20
+"""Rows for which a trend must have been there where noise alone may bring one for a while; see :func:`lasts`."""
+
 FULL_RATE = 0.9
 """Share of the largest learning rate from which on its warm-up is over."""
 
@@ -97,6 +100,19 @@ class Course:
         if not self.change.moved or not self.change.matters:
             return "flat"
         return "up" if self.change.shift > 0 else "down"
+
+
+def lasts(judged: Course, holds: Callable[[Course], bool]) -> bool:
+    """Say whether something holds of a course and held of it 20 rows ago; never under 60 rows.
+
+    A live run is judged every few rows, so whatever noise brings for a moment is met sooner or later.
+    """
+    if not holds(judged):
+        return False
+    before = judged.values.size - LASTING
+    return before >= MINIMUM_BASELINE + MINIMUM_RECENT and holds(
+        _divided(judged.key, judged.steps[:before], judged.values[:before])
+    )
 
 
 def rows_of(run: Run, key: str) -> tuple[Steps, Floats]:
@@ -173,14 +189,18 @@ def _course(key: str, steps: Steps, values: Floats, after: int | None) -> Course
     start = 0 if after is None else int(np.searchsorted(steps, after, side="right"))
     steps, values = steps[start:], values[start:]
     if steps.size >= MINIMUM_BASELINE + MINIMUM_RECENT:
-        # An eighth, not a quarter: what grows from the start is to be compared with its start.
-        count = max(MINIMUM_BASELINE, steps.size // 8)
-        recent = max(MINIMUM_RECENT, (steps.size - count) // 4)
-        return Course(key, steps, values, values[:count], values[-recent:])
+        return _divided(key, steps, values)
     if after is not None or steps.size < SHORTEST:
         return None
     third = steps.size // 3
     return Course(key, steps, values, values[:third], values[-third:])
+
+
+def _divided(key: str, steps: Steps, values: Floats) -> Course:
+    # An eighth, not a quarter: what grows from the start is to be compared with its start.
+    count = max(MINIMUM_BASELINE, steps.size // 8)
+    recent = max(MINIMUM_RECENT, (steps.size - count) // 4)
+    return Course(key, steps, values, values[:count], values[-recent:])
 
 
 def _full_rate_step(run: Run) -> int:
