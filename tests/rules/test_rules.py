@@ -61,8 +61,13 @@ def test_a_drift_that_both_slices_share_is_not_post_tool_growth():
     assert all("in text-only contexts alike" in findings[0].summary for findings in found)
 
 
-def test_growth_in_text_only_alone_is_not_post_tool_growth():
-    assert not tail_growth.check(make_run(text=growing)).findings
+def test_growth_in_text_only_alone_is_noted_and_is_not_post_tool_growth():
+    result = tail_growth.check(make_run(text=growing))
+    (note,) = result.findings
+    assert (note.severity, note.slice) == ("note", "text_only")
+    assert note.summary.startswith("The tail grows in text-only contexts and not after tool results")
+    assert result.judged
+    assert not tail_growth.check(make_run(text=lambda block: min(growing(block), 1.5))).findings
 
 
 def test_too_few_blocks_cannot_be_judged_and_are_not_healthy():

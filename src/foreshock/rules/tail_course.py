@@ -24,7 +24,8 @@ CRITICAL_GROWTH = 1.5
 """Growth below which nothing is critical (heuristic)."""
 
 LONE_GROWTH = 2.0
-"""Growth from which on a post-tool tail without a text-only one beside it is a warning (heuristic)."""
+"""Growth from which on a post-tool tail without a text-only one beside it is a warning, and a text-only tail that grows
+alone is a note (heuristic)."""
 
 HARMFUL_P99 = 2.0
 """Bound of harm, in nats: one post-tool token in a hundred then has an importance ratio beyond 7 (heuristic)."""

@@ -17,6 +17,7 @@ measured rates.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from foreshock.batch import OLD_ROLLOUT, POLICY_ROLLOUT, POST_TOOL, TEXT_ONLY
@@ -28,7 +29,7 @@ from foreshock.rules.attribution import attribute
 from foreshock.rules.cause_names import ENGINE_MISMATCH, HIDDEN, SUPPORT_MISMATCH
 from foreshock.rules.finding import CannotJudge, Finding, RuleResult
 from foreshock.rules.statements import listed, sentences
-from foreshock.rules.tail_course import ENOUGH_BLOCKS, MINIMUM_GROWTH, TailCourse, tail_course
+from foreshock.rules.tail_course import ENOUGH_BLOCKS, LONE_GROWTH, MINIMUM_GROWTH, TailCourse, tail_course
 from foreshock.rules.tail_effect import Effect, effect_of
 from foreshock.run import Run
 
@@ -82,7 +83,9 @@ def check(run: Run) -> RuleResult:
         return RuleResult((_note_of_small_growth(run, course, course.small.last_step),))
     if course.alone is not None and course.text_growth >= MINIMUM_GROWTH > course.growth:
         return RuleResult((_note_of_common_drift(run, course, course.alone.last_step),))
-    return RuleResult(judged=(f"no growth of the post-tool tail beyond the text-only one ({pair})",))
+    text_alone = course.text_growth >= LONE_GROWTH and math.exp(course.level.own.size) < MINIMUM_GROWTH
+    notes = (_note_of_text_only_growth(run, course),) if text_alone else ()
+    return RuleResult(notes, judged=(f"no growth of the post-tool tail beyond the text-only one ({pair})",))
 
 
 def _finding(run: Run, course: TailCourse) -> Finding:
@@ -129,6 +132,17 @@ def _note_of_common_drift(run: Run, course: TailCourse, since: int) -> Finding:
         f"{effect.growth_sentence()}"
     )
     return Finding(ID, "note", summary, (since, run.last_step), POST_TOOL, evidence=effect.rows())
+
+
+def _note_of_text_only_growth(run: Run, course: TailCourse) -> Finding:
+    effect = effect_of(course, course.contrasted, course.level.beyond)
+    summary = (
+        "The tail grows in text-only contexts and not after tool results: no sign of the tools. The updates, or the "
+        f"prompts without tools, have changed. {effect.growth_sentence()}"
+    )
+    steps = (course.contrasted[-LATEST_BLOCKS].first_step, run.last_step)
+    heuristic = "A heuristic: the level of the latest blocks against that of the first."
+    return Finding(ID, "note", summary, steps, TEXT_ONLY, evidence=effect.rows(), certainty=heuristic)
 
 
 def _without_contrast(run: Run, course: TailCourse) -> Finding:
