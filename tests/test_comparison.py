@@ -1,6 +1,7 @@
 """Two runs side by side, from run directories on disk to what the command prints."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -83,3 +84,17 @@ def test_tails_that_only_grow_are_compared(tmp_path):
     found = compare(*runs)
     assert "foreshock/policy_ref/abs_p99/post_tool" in found.alike
     assert list(found.not_compared) == ["num_tokens"]
+
+
+def test_single_blocks_with_long_tails_do_not_hide_a_difference_of_the_others(tmp_path):
+    from foreshock.comparison import compare
+    from foreshock.sources import open_run
+
+    runs = [open_run(write_run(tmp_path / name, seed=seed)) for seed, name in enumerate("ab")]
+    for place, block in enumerate(runs[0].blocks):
+        wide = LogRatioSketch()
+        values = (40.0 if place % 9 == 5 else 0.5) * np.random.default_rng(place).standard_t(3, 2000)
+        wide.update(values.astype(np.float32), np.ones(2000, int))
+        runs[0].blocks[place] = replace(block, sketches={"policy/ref": wide})
+    found = compare(*runs)
+    assert found.differences["foreshock/policy_ref/abs_p99/post_tool"].shift < 0

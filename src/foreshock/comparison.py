@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
+
 from foreshock.batch import SLICES
 from foreshock.detect.difference import Difference, first_difference
 from foreshock.diagnosis import Diagnosis, diagnose_run
@@ -23,6 +25,9 @@ NO_SETTINGS = ("status", "started", "ended", "session", "source", "summary")
 
 FROM_MONITOR = "foreshock/"
 """Keys that repeat a block's value at every step; the blocks themselves are compared instead."""
+
+SMALLEST_TAIL = 2.0**-20
+"""Nats below which a sketch reads 0, which has no logarithm."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +59,10 @@ class Comparison:
 
 
 def compare(a: Run, b: Run) -> Comparison:
-    """Compare every series that two runs share, and the tail of the log-ratios per slice where both have blocks."""
+    """Compare every series that two runs share, and the tail of the log-ratios per slice where both have blocks.
+
+    Tails are compared by their logarithm.
+    """
     diagnoses = diagnose_run(a), diagnose_run(b)
     settings = _different_settings(a, b)
     a, b = _with_tails(a), _with_tails(b)
@@ -82,7 +90,9 @@ def compare(a: Run, b: Run) -> Comparison:
 def _difference(a: Run, b: Run, key: str) -> Difference:
     steps_a, values_a = rows_of(a, key)
     steps_b, values_b = rows_of(b, key)
-    if not key.startswith(FROM_MONITOR) and _counts_up(values_a) and _counts_up(values_b):
+    if key.startswith(FROM_MONITOR):  # tails vary by factors: single blocks would hide a difference of the others
+        values_a, values_b = (np.log(np.maximum(values, SMALLEST_TAIL)) for values in (values_a, values_b))
+    elif _counts_up(values_a) and _counts_up(values_b):
         return Difference(None, None, math.nan, "only counts up")
     return first_difference(steps_a, values_a, steps_b, values_b)
 

@@ -33,7 +33,7 @@ def render_comparison(comparison: Comparison) -> RenderableType:
     if comparison.settings:
         parts += [Text(), Text("Set differently", style="bold"), RowsTable(_settings(comparison.settings))]
     if comparison.alike:
-        parts += [Text(), labelled("No difference", ", ".join(comparison.alike))]
+        parts += [Text(), labelled("Within noise", ", ".join(comparison.alike))]
     if comparison.not_compared:
         parts.append(labelled("Not compared", _reasons(comparison.not_compared)))
     return Group(*parts)
