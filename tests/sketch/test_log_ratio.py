@@ -231,7 +231,9 @@ def test_every_read_of_an_empty_slice_is_nan_with_a_reason() -> None:
     ):
         assert math.isnan(read.value)
         assert read.reason
-    assert sketch.ecdf("post_tool")[0].size == 0
+    nothing = sketch.ecdf("post_tool")
+    assert (nothing.values.size, nothing.shares.size, nothing.n) == (0, 0, 0)
+    assert nothing.reason == "no token in slice post_tool"
 
 
 @pytest.mark.parametrize("shape", [(0,), (0, 5), (5, 0), (1, 1), (3, 1)])
@@ -248,7 +250,9 @@ def test_tail_mass_and_ecdf() -> None:
     sketch = sketch_of(values)
     assert sketch.tail_mass(0.25, "post_tool").value == np.mean(np.abs(values) >= 0.25)  # 0.25 is an edge
     assert sketch.tail_mass(0, "post_tool").value == np.mean(np.abs(values) >= 2.0**-20)
-    x, share = sketch.ecdf("post_tool")
+    found = sketch.ecdf("post_tool")
+    x, share = found.values, found.shares
+    assert (found.n, found.reason) == (10_000, "")
     assert share[-1] == 1
     assert (np.diff(x) > 0).all()
     exact = np.searchsorted(np.sort(np.abs(values)), x * (1 + 0.0078)) / values.size
@@ -370,7 +374,7 @@ def token_level(sketch: LogRatioSketch) -> list[str]:
             sketch.hill(name),
             sketch.pareto_k(name),
             sketch.alpha(),
-            *sketch.ecdf(name),
+            sketch.ecdf(name),
         )
     ]
 

@@ -12,14 +12,16 @@ from foreshock.stats.ecdf import ecdf, tail_distance
 
 
 def test_ecdf_of_counted_values() -> None:
-    x, share = ecdf(np.array([1.0, 2.0, 3.0, 4.0]), np.array([1, 0, 2, 1]))
-    assert x.tolist() == [1.0, 3.0, 4.0]
-    assert share.tolist() == [0.25, 0.75, 1.0]
+    found = ecdf(np.array([1.0, 2.0, 3.0, 4.0]), np.array([1, 0, 2, 1]))
+    assert found.values.tolist() == [1.0, 3.0, 4.0]
+    assert found.shares.tolist() == [0.25, 0.75, 1.0]
+    assert (found.n, found.ok) == (4, True)
 
 
 def test_ecdf_of_nothing() -> None:
-    x, share = ecdf(np.array([1.0]), np.array([0]))
-    assert x.size == share.size == 0
+    found = ecdf(np.array([1.0]), np.array([0]))
+    assert found.values.size == found.shares.size == found.n == 0
+    assert found.reason == "no observation"
 
 
 counts = st.lists(st.integers(0, 9), min_size=12, max_size=12).map(np.array)

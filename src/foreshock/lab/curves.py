@@ -145,8 +145,8 @@ def _share_panel(name: str, results: Sequence[RunResult]) -> Panel:
 def _share_above(blocks: Sequence[Block], name: str) -> Floats:
     merged = merge_pair(blocks, POLICY_REF)
     assert merged is not None
-    values, cumulative = merged.ecdf(name)
-    below = np.concatenate([[0.0], cumulative])[np.searchsorted(values, ABSCISSAE, side="right")]
+    found = merged.ecdf(name)
+    below = np.concatenate([[0.0], found.shares])[np.searchsorted(found.values, ABSCISSAE, side="right")]
     return np.asarray(np.maximum(1 - below, BELOW_ALL))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from foreshock.sketch.buckets import N_CELLS, REPRESENTATIVES, UPPER, WIDTHS
 from foreshock.sketch.filling import fill
 from foreshock.sketch.moments import Buckets, non_empty
 from foreshock.stats.diagnostic import Diagnostic
-from foreshock.stats.ecdf import ecdf, tail_distance
+from foreshock.stats.ecdf import Ecdf, ecdf, tail_distance
 from foreshock.stats.tail import hill_index, pareto_k
 
 MAX_SLICES = 64
@@ -220,9 +221,10 @@ class LogRatioSketch:
         buckets = self._buckets(slice)
         return self._mean_of(float(np.dot(buckets.n, np.maximum(np.abs(buckets.r) - threshold, 0))), slice)
 
-    def ecdf(self, slice: str) -> tuple[FloatArray, FloatArray]:
-        """|r| in nats at the non-empty buckets, and the share of tokens at or below each; empty arrays if no token."""
-        return ecdf(REPRESENTATIVES, self.counts[self._index(slice)].sum(0))
+    def ecdf(self, slice: str) -> Ecdf:
+        """Empirical distribution of |r| in nats, at the values that stand for the non-empty buckets."""
+        found = ecdf(REPRESENTATIVES, self.counts[self._index(slice)].sum(0))
+        return found if found.ok else replace(found, reason=self._empty(slice))
 
     def tail_distance(self, other: LogRatioSketch, share: float, slice: str) -> Diagnostic:
         """Wasserstein-1 distance in nats between the largest `share` of |r| here and in another sketch, one slice.

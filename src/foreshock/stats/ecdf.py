@@ -3,21 +3,39 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 
-def ecdf(
-    values: npt.NDArray[np.float64], counts: npt.NDArray[np.int64]
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """F(x) = share of observations ≤ x, at each of the ascending `values` (m,) that `counts` (m,) says were seen.
+@dataclass(frozen=True, slots=True, eq=False)
+class Ecdf:
+    """F(x), the share of observations ≤ x, at each value that was seen.
 
-    Two arrays of the same length: the values and F at each; empty without observations.
+    Attributes:
+        values: ascending, (K,).
+        shares: F at each of them, (K,).
+        n: observations behind it.
+        reason: why there is nothing to read, exactly when both arrays are empty.
     """
+
+    values: npt.NDArray[np.float64]
+    shares: npt.NDArray[np.float64]
+    n: int
+    reason: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """True when there is something to read."""
+        return not self.reason
+
+
+def ecdf(values: npt.NDArray[np.float64], counts: npt.NDArray[np.int64]) -> Ecdf:
+    """The empirical distribution of observations that `counts` (m,) says were seen at the ascending `values` (m,)."""
     seen = np.flatnonzero(counts)
-    cumulative = np.cumsum(counts[seen])
-    return values[seen], cumulative / (cumulative[-1] if seen.size else 1)
+    n = int(counts.sum())
+    return Ecdf(values[seen], np.cumsum(counts[seen]) / max(n, 1), n, "" if n else "no observation")
 
 
 def tail_distance(

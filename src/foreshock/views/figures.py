@@ -16,8 +16,8 @@ import plotly.graph_objects as go
 
 from foreshock.batch import POST_TOOL, SLICES, TEXT_ONLY
 from foreshock.run import Block, Run, merge_pair
-from foreshock.sketch import LogRatioSketch
 from foreshock.stats.diagnostic import Diagnostic
+from foreshock.stats.ecdf import Ecdf
 from foreshock.views.tables import ESS_CAP, parts_of
 
 COLOURS = {TEXT_ONLY: "#67829c", POST_TOOL: "#d9600f"}
@@ -108,7 +108,7 @@ def tail_share_panels(blocks: Sequence[Block], pair: str, slices: Sequence[str] 
     parts = {part: (some, merge_pair(some, pair)) for part, some in parts_of(blocks).items()}
     curves = {
         name: {
-            part: (some, _tail_curve(sketch, name))
+            part: (some, _tail_curve(sketch.ecdf(name)))
             for part, (some, sketch) in parts.items()
             if sketch is not None and sketch.n(name)
         }
@@ -117,7 +117,7 @@ def tail_share_panels(blocks: Sequence[Block], pair: str, slices: Sequence[str] 
     axes = _tail_axes([curve for drawn in curves.values() for _, curve in drawn.values()])
     whole = merge_pair(blocks, pair)
     assert whole is not None
-    return [_tail_share_panel(name, drawn, axes, whole.quantile(0.99, name).reason) for name, drawn in curves.items()]
+    return [_tail_share_panel(name, drawn, axes, whole.ecdf(name).reason) for name, drawn in curves.items()]
 
 
 def ess_panel(blocks: Sequence[Block], pair: str, steps: Steps) -> Panel:
@@ -185,16 +185,15 @@ def _tail_share_panel(
     return Panel(title, caption, figure, notes=notes)
 
 
-def _tail_curve(sketch: LogRatioSketch, name: str) -> tuple[list[float], list[float]]:
+def _tail_curve(found: Ecdf) -> tuple[list[float], list[float]]:
     """Return |log-ratio| and the share of tokens above it, without what a logarithmic axis cannot hold."""
-    values, cumulative = sketch.ecdf(name)
-    above = 1 - cumulative
+    above = 1 - found.shares
     if len(above) > 1:
         above[-1] = above[-2]  # draws the last step out to the largest value
     else:
         above[-1] = 1.0
-    keep = values > 0
-    return rounded(values[keep].tolist()), rounded(above[keep].tolist())
+    keep = found.values > 0
+    return rounded(found.values[keep].tolist()), rounded(above[keep].tolist())
 
 
 def _tail_axes(curves: Sequence[tuple[list[float], list[float]]]) -> tuple[Range, Range]:
