@@ -249,6 +249,7 @@ def test_a_log_without_any_finite_number_cannot_be_judged():
     assert "no value that this run logs is finite (reward and loss among them)" in str(diagnosis.cannot_judge[0])
     run.append_scalars(50, {"loss": math.nan, "learning_rate": 1e-6})
     assert diagnose_run(run).verdict == "critical"
+    assert "from the first step" in diagnose_run(run).findings[0].advice
 
 
 def test_a_supervised_run_that_learns_is_healthy_and_a_short_one_cannot_be_judged():
@@ -321,7 +322,7 @@ def test_tokens_that_the_sampler_could_not_score_are_noted_unless_they_are_many(
     [
         ([math.nan, 1.0, 1.0], "note", "A single update that the scaler skips is harmless."),
         ([math.nan, 1.0, math.nan, 1.0], "critical", ""),
-        ([math.nan, math.nan], "critical", "No later value of loss is finite: the weights are lost."),
+        ([math.nan, math.nan], "critical", "No later value of loss is finite: the weights are probably lost."),
     ],
 )
 def test_what_came_after_tells_whether_the_weights_were_hit(loss, severity, words):
@@ -330,6 +331,7 @@ def test_what_came_after_tells_whether_the_weights_were_hit(loss, severity, word
         run.append_scalars(step, {"loss": value, "reward": 0.5})
     (finding,) = non_finite.check(run).findings
     assert finding.severity == severity
+    assert "last checkpoint before this step" in finding.advice
     assert finding.summary == f"loss had the first non-finite value, at step 51. {words}".strip()
 
 

@@ -49,6 +49,9 @@ SAMPLER = "rollout log-probabilities"
 SAMPLER_SHARE = 0.01
 """Share of the response tokens without a sampler's log-probability up to which that is only noted (heuristic)."""
 
+GO_BACK = "Go back to the last checkpoint before this step and look at what produced this tensor."
+FROM_THE_START = "It was so from the first step: look at the model that was loaded, its precision and the first batch."
+
 
 def check(run: Run) -> RuleResult:
     """Report the first non-finite tensor or key of a run; critical when the policy, the loss or the gradient is hit."""
@@ -82,11 +85,16 @@ def check(run: Run) -> RuleResult:
                 evidence=tuple(rows),
                 certainty="Counted, not estimated: there is no false alarm.",
                 cause=NUMERICS,
-                advice="Go back to the last checkpoint before this step and look at what produced this tensor.",
+                advice=FROM_THE_START if first_step <= _first_step(run) else GO_BACK,
                 next_check=f"Run the batch of step {first_step} again in float32 and look at {name}.",
             ),
         )
     )
+
+
+def _first_step(run: Run) -> int:
+    steps = [int(series.steps[0]) for series in run.series.values() if len(series)]
+    return min(steps + [block.first_step for block in run.blocks[:1]])
 
 
 def _weights(run: Run, since: int) -> str:
@@ -98,7 +106,7 @@ def _weights(run: Run, since: int) -> str:
     if all(finite.all() for finite in later.values()):
         return f"All later values of {listed(list(later))} are finite: the weights were not spoilt."
     lost = [key for key, finite in later.items() if not finite.any()]
-    return f"No later value of {listed(lost)} is finite: the weights are lost." if lost else ""
+    return f"No later value of {listed(lost)} is finite: the weights are probably lost." if lost else ""
 
 
 def _events(run: Run) -> Iterator[tuple[int, int, str, float]]:
