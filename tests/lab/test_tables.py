@@ -36,7 +36,7 @@ def test_every_run_has_a_row_and_every_arm_each_measure(results):
     assert (rows[1]["alarm"], rows[1]["lead (steps)"]) == ("–", "–")
     assert float(rows[0]["p95 post-tool, late/early"]) > 2
     parts = {(row["arm"], row["measure"]): row for row in tables.part_rows(results)}
-    assert len(parts) == 3 * 11
+    assert len(parts) == 3 * 13
     assert "[" in parts["fixed", "p99 post-tool"]["late"]
 
 

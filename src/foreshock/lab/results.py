@@ -92,8 +92,8 @@ def _quantile(q: float, name: str) -> Measure:
     return lambda result, part: _merged(result, part).quantile(q, name).value
 
 
-def _ess(name: str) -> Measure:
-    return lambda result, part: float(np.median([ess_of(block, name) for block in result.parts[part]]))
+def _ess(name: str, cap: float = ESS_CAP) -> Measure:
+    return lambda result, part: float(np.median([ess_of(block, name, cap) for block in result.parts[part]]))
 
 
 def _mean(key: str) -> Measure:
@@ -114,10 +114,16 @@ MEASURES: dict[str, Measure] = {
     "p99 post-tool": _quantile(0.99, POST_TOOL),
     "ESS/n text-only": _ess(TEXT_ONLY),
     "ESS/n post-tool": _ess(POST_TOOL),
+    "ESS/n text-only, w ≤ 2": _ess(TEXT_ONLY, math.log(2)),
+    "ESS/n post-tool, w ≤ 2": _ess(POST_TOOL, math.log(2)),
     "α": lambda result, part: _merged(result, part).alpha().value,
     **{name: _mean(key) for name, key in AGGREGATES.items()},
 }
-"""By name. Quantiles of |r| in nats over all tokens of a part; ESS/n is the median of its blocks, r capped at 3."""
+"""By name. Quantiles of |r| in nats over all tokens of a part; ESS/n is the median of its blocks.
+
+ESS/n caps r at 3 nats, where one token in a hundred can rule it; with w = eʳ ≤ 2, the bound of trainers that log an
+effective sample size, it hardly can.
+"""
 
 
 def read_results(plans: Sequence[RunPlan]) -> list[RunResult]:
@@ -143,9 +149,9 @@ def by_arm(results: Sequence[RunResult]) -> dict[str, list[RunResult]]:
     return arms
 
 
-def ess_of(block: Block, name: str) -> float:
-    """Return the capped effective sample size of one slice of a block, as a share of its tokens."""
-    return block.sketches[POLICY_REF].ess_share(name, cap=ESS_CAP).value
+def ess_of(block: Block, name: str, cap: float = ESS_CAP) -> float:
+    """Return the effective sample size of one slice of a block, r capped in nats, as a share of its tokens."""
+    return block.sketches[POLICY_REF].ess_share(name, cap=cap).value
 
 
 def bootstrap_mean(values: Sequence[float]) -> tuple[float, float, float]:

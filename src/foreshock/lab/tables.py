@@ -16,6 +16,9 @@ LARGEST_SHARE_OF_FIXED = 0.65
 STEADY = 0.15
 SMALLEST_REWARD_SHARE = 0.95
 ESS_FALL = 0.9
+LIMITED_ESS_FALL = 0.01
+"""Of ESS/n with ratios up to 2, which moves little; half of what the fixed arm's development seeds lose."""
+
 HELD = ("drift_aware", "constrained")
 """Arms in which the tail must stay."""
 
@@ -72,11 +75,23 @@ def check_rows(results: Sequence[RunResult]) -> list[Row]:
             fixed,
             lambda run: _ess_falls(run, "post-tool") and not _ess_falls(run, "text-only"),
         ),
+        _check(
+            f"fixed: post-tool ESS/n of ratios up to 2 falls by at least {LIMITED_ESS_FALL}, text-only does not",
+            fixed,
+            lambda run: _limited_ess_falls(run, "post-tool") and not _limited_ess_falls(run, "text-only"),
+        ),
     ]
     for arm in HELD:
         runs = {seed: run for seed, run in arms.get(arm, {}).items() if seed in fixed}
         rows.append(_check(f"{arm}: no alarm", runs, lambda run: run.alarm is None))
         rows.append(_check(f"{arm}: post-tool ESS/n does not fall", runs, lambda run: not _ess_falls(run, "post-tool")))
+        rows.append(
+            _check(
+                f"{arm}: post-tool ESS/n of ratios up to 2 does not fall",
+                runs,
+                lambda run: not _limited_ess_falls(run, "post-tool"),
+            )
+        )
         rows.append(
             _check(
                 f"{arm}: late post-tool p95 at most {LARGEST_SHARE_OF_FIXED} of fixed",
@@ -109,6 +124,11 @@ def _shows_pattern(run: RunResult) -> bool:
 
 def _ess_falls(run: RunResult, name: str) -> bool:
     return growth(run, f"ESS/n {name}") < ESS_FALL
+
+
+def _limited_ess_falls(run: RunResult, name: str) -> bool:
+    measure = MEASURES[f"ESS/n {name}, w ≤ 2"]
+    return measure(run, "early") - measure(run, "late") >= LIMITED_ESS_FALL
 
 
 def _share_of(base: RunResult, run: RunResult, name: str) -> float:
