@@ -61,6 +61,13 @@ def test_a_drift_that_both_slices_share_is_not_post_tool_growth():
     assert all("in text-only contexts alike" in findings[0].summary for findings in found)
 
 
+def test_a_tail_that_is_far_out_from_the_start_is_noted_and_one_that_both_slices_share_is_not():
+    far = tail_growth.check(make_run(post=lambda block: 30.0, text=lambda block: 3.0)).findings
+    assert [(finding.severity, finding.slice) for finding in far] == [("note", "post_tool")]
+    assert "That it still grows is not certain" in far[0].summary
+    assert not tail_growth.check(make_run(post=lambda block: 30.0, text=lambda block: 30.0)).findings
+
+
 def test_growth_in_text_only_alone_is_noted_and_is_not_post_tool_growth():
     result = tail_growth.check(make_run(text=growing))
     (note,) = result.findings

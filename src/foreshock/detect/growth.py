@@ -64,11 +64,14 @@ class Growth:
             self._squares += (self._mean(_STRETCH) - self._mean(_STRETCH, until=self.judged - _STRETCH)) ** 2
 
     @property
+    def latest(self) -> float:
+        """Mean of the latest blocks; NaN while there is no reference to compare it with."""
+        return self._mean(LATEST_BLOCKS) if self.reference else nan
+
+    @property
     def size(self) -> float:
         """Latest mean minus reference mean, in the unit of the statistic; NaN while there is no reference."""
-        if not self.reference:
-            return nan
-        return self._mean(LATEST_BLOCKS) - self._mean(self.reference, until=self.reference)
+        return self.latest - self._mean(self.reference, until=self.reference) if self.reference else nan
 
     @property
     def errors(self) -> float:

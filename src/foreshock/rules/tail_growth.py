@@ -5,8 +5,9 @@ judged by its level and by its shape: how far its largest tokens stand out from 
 Why it matters: a few tokens then rule the importance-weighted update, before loss, reward, entropy or mean KL move.
 Known problems: it needs enough tokens of both slices in a block. Where text-only tokens are missing, it judges the
 post-tool level alone, which ordinary learning moves too, and says so. A policy that is still moving away from its
-reference after the warm-up looks like growth. Growth below ×1.2 is only noted however certain it is, and only growth
-that is beyond, or at its present rate soon reaches, a p99 of 2 nats is critical; both bounds are heuristics.
+reference after the warm-up looks like growth, and one whose tail was far out before the first judged block does not:
+that is a note. Growth below ×1.2 is only noted however certain it is, and only growth that is beyond, or at its present
+rate soon reaches, a p99 of 2 nats is critical; both bounds are heuristics.
 Example: "After tool results, p99 of |log-ratio policy/ref| has grown ×2.31 since steps 31–70, in text-only contexts
 ×1.04."
 Options: ``steps_per_block`` of ``foreshock.watch``: longer blocks hold more tokens and answer later.
@@ -29,7 +30,14 @@ from foreshock.rules.attribution import attribute
 from foreshock.rules.cause_names import ENGINE_MISMATCH, HIDDEN, SUPPORT_MISMATCH
 from foreshock.rules.finding import CannotJudge, Finding, RuleResult
 from foreshock.rules.statements import listed, sentences
-from foreshock.rules.tail_course import ENOUGH_BLOCKS, LONE_GROWTH, MINIMUM_GROWTH, TailCourse, tail_course
+from foreshock.rules.tail_course import (
+    ENOUGH_BLOCKS,
+    HARMFUL_P99,
+    LONE_GROWTH,
+    MINIMUM_GROWTH,
+    TailCourse,
+    tail_course,
+)
 from foreshock.rules.tail_effect import Effect, effect_of
 from foreshock.run import Run
 
@@ -38,6 +46,9 @@ ID = "post-tool-tail-growth"
 NEEDS = "blocks of foreshock.watch with a pair of policies, text-only and post-tool tokens"
 
 SEVERITIES = ("note", "warning", "critical")
+
+FAR = 2.0
+"""Post-tool tail over text-only tail from which on a tail beyond the bound of harm is a note without growth, too."""
 
 ADVICE: Mapping[str, str] = {
     SUPPORT_MISMATCH: (
@@ -83,6 +94,8 @@ def check(run: Run) -> RuleResult:
         return RuleResult((_note_of_small_growth(run, course, course.small.last_step),))
     if course.alone is not None and course.text_growth >= MINIMUM_GROWTH > course.growth:
         return RuleResult((_note_of_common_drift(run, course, course.alone.last_step),))
+    if course.steps_to_harm == 0 and course.level.beyond.latest >= math.log(FAR):
+        return RuleResult((_note_of_far_tail(run, course),))
     text_alone = course.text_growth >= LONE_GROWTH and math.exp(course.level.own.size) < MINIMUM_GROWTH
     notes = (_note_of_text_only_growth(run, course),) if text_alone else ()
     return RuleResult(notes, judged=(f"no growth of the post-tool tail beyond the text-only one ({pair})",))
@@ -132,6 +145,19 @@ def _note_of_common_drift(run: Run, course: TailCourse, since: int) -> Finding:
         f"{effect.growth_sentence()}"
     )
     return Finding(ID, "note", summary, (since, run.last_step), POST_TOOL, evidence=effect.rows())
+
+
+def _note_of_far_tail(run: Run, course: TailCourse) -> Finding:
+    """Say that the tail is far out all the same: it may have grown early, or before the log begins."""
+    effect = effect_of(course, course.contrasted, course.level.beyond)
+    summary = (
+        f"After tool results, p99 of |log-ratio {course.pair}| is {effect.p99('late', POST_TOOL):.2f} nats, in "
+        f"text-only contexts {effect.p99('late', TEXT_ONLY):.2f}. That it still grows is not certain: it was far out "
+        "early, or it comes and goes."
+    )
+    steps = (course.contrasted[-LATEST_BLOCKS].first_step, run.last_step)
+    bounds = f"A heuristic: p99 beyond {HARMFUL_P99:g} nats, and the tail at ×{FAR:g} of the text-only one or more."
+    return Finding(ID, "note", summary, steps, POST_TOOL, evidence=effect.rows(), certainty=bounds)
 
 
 def _note_of_text_only_growth(run: Run, course: TailCourse) -> Finding:
