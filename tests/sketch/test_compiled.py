@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pickle
 import subprocess
 import sys
 import warnings
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from foreshock.sketch import LogRatioSketch, filling, load_compiled
 from foreshock.sketch.buckets import EDGES
+from foreshock.sketch.codec import decode, encode
 
 EXACT = ("counts", "fractions", "tallies", "extremes", "masked", "outside")
 NEXT_TO_EDGES = np.nextafter(EDGES[::97].astype(np.float32), np.float32(0))
@@ -164,3 +166,12 @@ def test_numba_is_not_loaded_before_it_is_asked_for() -> None:
         "LogRatioSketch().update([0.5], [1]); sys.exit('numba' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_sketch_that_was_read_or_merged_goes_on() -> None:
+    sketch = LogRatioSketch()
+    sketch.update([0.5, -2.0], [1, 0])
+    for other in (decode(encode(sketch)), LogRatioSketch.merged([sketch, sketch]), pickle.loads(pickle.dumps(sketch))):
+        n = other.n("post_tool")
+        other.update([[0.25, 3.0]], [[1, 1]])
+        assert other.n("post_tool") == n + 2

@@ -1,7 +1,7 @@
 """What `filling` counts with NumPy, in compiled code. Importing this module compiles it, or reads it from the cache.
 
 Counts, fractions, tallies and extremes are the same to the bit; sums over sequences are, up to rounding. Only
-`filling.load_compiled` imports this module.
+`filling.load_compiled` imports this module. The cache is renewed when this file changes, not when `buckets` does.
 """
 
 from __future__ import annotations
