@@ -12,7 +12,7 @@ import torch
 
 from foreshock.batch import PAIRS, TokenBatch
 from foreshock.live.monitor import Monitor, MonitorConfig
-from foreshock.run import Run, RunWriter, prepare_directory, read_run_directory
+from foreshock.run import Run, RunWriter, StoredBlocks, prepare_directory, read_run_directory
 
 
 def batches(steps=23, rows=6, length=40):
@@ -38,7 +38,9 @@ def rows_of(batch, rows):
 
 def start(folder, *, leader=True, **options):
     writer = RunWriter(prepare_directory(folder), start_step=0, identity={}, notices={}) if leader else None
-    return Monitor(MonitorConfig(PAIRS, **options), device=torch.device("cpu"), writer=writer, run=Run())
+    return Monitor(
+        MonitorConfig(PAIRS, **options), device=torch.device("cpu"), writer=writer, run=Run(blocks=StoredBlocks())
+    )
 
 
 def work(rank, world, folder):

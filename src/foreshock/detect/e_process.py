@@ -17,6 +17,7 @@ the order of the values counts: any strictly increasing transformation gives the
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left, insort
 from math import isfinite, nan
 
@@ -77,7 +78,7 @@ class EDetector:
     """The detector's running state over one block statistic: the numbers of :func:`e_detector`, block by block.
 
     ``value`` is M after the last judged block, ``skipped`` counts the blocks whose value was not finite. One update
-    is a binary search and an insertion in the sorted list of earlier values.
+    is a binary search and an insertion in the sorted array of earlier values.
 
     Raises:
         InputError: ``steps_per_block`` or ``reference_blocks`` is below 1, or ``stake`` is not in (0, 1].
@@ -96,7 +97,7 @@ class EDetector:
         self._reference_blocks = reference_blocks
         self._stake = stake
         self._kept = KEPT_PER_STEP**steps_per_block
-        self._earlier: list[float] = []
+        self._earlier = array("d")
 
     @property
     def judged(self) -> int:

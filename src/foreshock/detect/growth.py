@@ -11,6 +11,7 @@ Where one slice is compared with another, :class:`GrowthBeyond` asks both of it:
 
 from __future__ import annotations
 
+from array import array
 from math import inf, nan, sqrt
 
 from foreshock.detect.e_process import REFERENCE_BLOCKS, EDetector
@@ -36,7 +37,7 @@ class Growth:
 
     def __init__(self, steps_per_block: int) -> None:
         self._detector = EDetector(steps_per_block)
-        self._sums = [0.0]
+        self._sums = array("d", [0.0])
         self._squares = 0.0
 
     @property

@@ -197,9 +197,9 @@ class Monitor:
             self._writer.update_session(notices=dict(self.run.notices))
 
     @guarded
-    def _refresh_metrics(self) -> None:
-        """Read the values of a new block; the last ones stay when it has no comparator."""
-        block, pair = self.run.blocks[-1], self.run.pair
+    def _refresh_metrics(self, block: Block) -> None:
+        """Read the values of a new block of the run; the last ones stay when it has no comparator."""
+        pair = self.run.pair
         if pair is None or pair not in block.sketches:
             return
         sketch = block.sketches[pair]
@@ -299,13 +299,20 @@ class Monitor:
         index = self.run.blocks[-1].index + 1 if self.run.blocks else 0
         tokens = top_tokens.unpack(top, first_step, self._world_size, self.config.decode, self.config.tools)
         block = Block(index, first_step, last_step, EncodedSketches.of(seen), self._world_size, counts, tokens)
+        kept = block
+        try:
+            if self._writer is not None:
+                kept = self._writer.write_block(block)
+        finally:  # a block that cannot be written is kept in memory
+            self._add(block, kept)
+        self._judge()
+
+    def _add(self, block: Block, kept: Block) -> None:
         if self._rank:
-            self.run.blocks.clear()  # only the first worker judges; the others show the last block
-        self.run.blocks.append(block)
-        self._refresh_metrics()
-        if self._writer is not None:
-            self.run.blocks[-1] = self._writer.write_block(block)
-            self._judge()
+            self.run.blocks = [block]  # only the first worker judges; the others show the last block
+        else:
+            self.run.blocks.append(kept)
+        self._refresh_metrics(block)
 
     @guarded
     def _judge(self) -> None:

@@ -15,6 +15,7 @@ References: Liu et al., "When speed kills stability" (2025, richardli.xyz/rl-col
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Any, NamedTuple
 
 from foreshock.batch import OLD_ROLLOUT, POLICY_ROLLOUT, POST_TOOL, SLICES, TEXT_ONLY
@@ -53,10 +54,10 @@ CERTAINTY = "Its levels are heuristics; what makes the gap is the likeliest read
 
 def check(run: Run) -> RuleResult:
     """Judge the first blocks of the pair between trainer and sampler."""
-    pair = next((pair for pair in (OLD_ROLLOUT, POLICY_ROLLOUT) if any(pair in b.sketches for b in run.blocks)), None)
+    pair = next((pair for pair in (OLD_ROLLOUT, POLICY_ROLLOUT) if pair in run.pairs), None)
     if pair is None:
         return RuleResult()
-    blocks = [block for block in run.blocks if pair in block.sketches][:BLOCKS]
+    blocks = list(islice((block for block in run.blocks if pair in block.sketches), BLOCKS))
     sketch = merge_pair(blocks, pair)
     assert sketch is not None
     shares = {name: sketch.tail_mass(LARGE, name).value for name in SLICES if sketch.n(name) >= ENOUGH}

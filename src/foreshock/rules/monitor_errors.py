@@ -10,6 +10,7 @@ References: none.
 
 from __future__ import annotations
 
+from foreshock.rules.block_counts import block_counts
 from foreshock.rules.finding import CannotJudge, Finding, RuleResult
 from foreshock.run import Run
 
@@ -22,7 +23,7 @@ SEVERITIES = ("note",)
 
 def check(run: Run) -> RuleResult:
     """Report the errors that the watch counted, as a note."""
-    count = sum(block.total("errors") for block in run.blocks)
+    count = block_counts(run).total["errors"]
     notice = run.notices.get(ID)
     if notice is None and not count:
         return RuleResult()

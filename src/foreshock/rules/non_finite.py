@@ -17,6 +17,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from foreshock.rules.block_counts import NOT_FINITE, block_counts
 from foreshock.rules.cause_names import NUMERICS
 from foreshock.rules.finding import CannotJudge, Finding, RuleResult
 from foreshock.rules.statements import listed, sentences
@@ -69,7 +70,7 @@ def check(run: Run) -> RuleResult:
     once = all(step == first_step and values == 1 for step, _, _, values in events)
     if hit <= set(UPDATE) and once and all(np.isfinite(run.series[key].values[-1]) for key in hit):
         excuse = "A single update that the scaler skips is harmless."
-    if hit == {SAMPLER} and count <= SAMPLER_SHARE * sum(block.total("response_tokens") for block in run.blocks):
+    if hit == {SAMPLER} and count <= SAMPLER_SHARE * block_counts(run).total["response_tokens"]:
         excuse = "The sampler could not score a few tokens; the trainer leaves them out."
     fatal = hit & {*UPDATE, "policy log-probabilities"}
     severity = "note" if excuse else "critical" if fatal else "warning"
@@ -103,7 +104,8 @@ def _weights(run: Run, since: int) -> str:
     later = {key: np.isfinite(values) for key, values in later.items() if values.size}
     if not later:
         return ""
-    if all(finite.all() for finite in later.values()):
+    more_thinned_out = any(run.series[key].level and run.series[key].not_finite[0] > 1 for key in later)
+    if all(finite.all() for finite in later.values()) and not more_thinned_out:
         return f"All later values of {listed(list(later))} are finite: the weights were not spoilt."
     lost = [key for key, finite in later.items() if not finite.any()]
     return f"No later value of {listed(lost)} is finite: the weights are probably lost." if lost else ""
@@ -111,16 +113,12 @@ def _weights(run: Run, since: int) -> str:
 
 def _events(run: Run) -> Iterator[tuple[int, int, str, float]]:
     """Yield ``(first step, order within a step, name, count)`` for everything that was not finite."""
+    counts = block_counts(run)
     for order, tensor in enumerate(TENSORS):
         name = "advantages" if tensor == "advantages" else f"{tensor} log-probabilities"
-        first, count = None, 0.0
-        for block in run.blocks:
-            for offset, value in enumerate(block.counters.get(f"nonfinite/{tensor}", ())):
-                if value:
-                    count += value
-                    first = block.first_step + offset if first is None else first
-        if first is not None:
-            yield first, order, name, count
+        counter = NOT_FINITE + tensor
+        if counter in counts.first:
+            yield counts.first[counter], order, name, counts.total[counter]
     for order, key in enumerate(KEYS, start=len(TENSORS)):
         if key in run.series:
             rows, step = run.series[key].not_finite

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import math
 import sys
+from array import array
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import overload
 
 from foreshock.batch import POST_TOOL, TEXT_ONLY
 from foreshock.detect.e_process import CRITICAL_STEPS, WARNING_STEPS, threshold
@@ -51,12 +54,33 @@ class TailReading:
     p99: float
 
 
+class Chosen(Sequence[Block]):
+    """Some of the blocks of a run, by their places: eight bytes each, whatever a block takes."""
+
+    def __init__(self) -> None:
+        self.of: Sequence[Block] = ()
+        self.places = array("q")
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    @overload
+    def __getitem__(self, number: int) -> Block: ...
+    @overload
+    def __getitem__(self, number: slice) -> list[Block]: ...
+    def __getitem__(self, number: int | slice) -> Block | list[Block]:
+        if isinstance(number, slice):
+            return [self.of[place] for place in self.places[number]]
+        return self.of[self.places[number]]
+
+
 @dataclass(slots=True)
 class TailCourse:
     """What is known of the tail of one pair after the blocks read so far.
 
     ``blocks``: those whose post-tool tail has a level; ``contrasted``: those that can be compared with text-only ones.
-    ``unusable``: why the other blocks have no contrast. The rest are the first blocks, None for never, at which:
+    ``unusable``: how many other blocks have no contrast; ``why_unusable``: why the last of them has none. The rest are
+    the first blocks, None for never, at which:
     ``alarm``: growth beyond text-only tokens was certain; ``small``: it was, but small; ``critical``: it was, large and
     near harm; ``alone``: the post-tool level alone had certainly grown; ``lone_warning``: it had by more than
     :data:`LONE_GROWTH`.
@@ -65,9 +89,10 @@ class TailCourse:
     pair: str
     warm_up: int
     steps_per_block: int
-    blocks: list[Block] = field(default_factory=list)
-    contrasted: list[Block] = field(default_factory=list)
-    unusable: list[str] = field(default_factory=list)
+    blocks: Chosen = field(init=False)
+    contrasted: Chosen = field(init=False)
+    unusable: int = 0
+    why_unusable: str = ""
     alarm: Block | None = None
     small: Block | None = None
     alone: Block | None = None
@@ -79,20 +104,23 @@ class TailCourse:
     """State of the aggregates at the alarm, once it was asked for."""
     level: GrowthBeyond = field(init=False)
     shape: GrowthBeyond = field(init=False)
-    _log_p99: list[tuple[float, float]] = field(default_factory=list)
+    _log_p99: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=TREND_BLOCKS))
     _read: int = 0
     _last: Block | None = None
 
     def __post_init__(self) -> None:
         self.level, self.shape = GrowthBeyond(self.steps_per_block), GrowthBeyond(self.steps_per_block)
+        self.blocks, self.contrasted = Chosen(), Chosen()
 
     def extend(self, blocks: Sequence[Block]) -> bool:
         """Read the blocks that are new; False when those read before are not the start of ``blocks``."""
-        if self._read > len(blocks) or (self._read and blocks[self._read - 1] is not self._last):
+        if self._read > len(blocks) or (self._read and blocks[self._read - 1] != self._last):
             return False
+        self.blocks.of = self.contrasted.of = blocks
         for place in range(self._read, len(blocks)):
-            if blocks[place].first_step > self.warm_up and self.pair in blocks[place].sketches:
-                self._take(blocks[place])
+            block = blocks[place]
+            if block.first_step > self.warm_up and self.pair in block.sketches:
+                self._take(block, place)
         self._read, self._last = len(blocks), blocks[-1] if blocks else None
         return True
 
@@ -125,31 +153,32 @@ class TailCourse:
     @property
     def slope(self) -> float:
         """The trend of p99 after tool results: slope of log p99 per 100 steps over the latest blocks (Theil–Sen)."""
-        steps, values = zip(*self._log_p99[-TREND_BLOCKS:], strict=True)
+        steps, values = zip(*self._log_p99, strict=True)
         return 100 * theil_sen(steps, values)
 
     @property
     def steps_to_harm(self) -> float:
         """Steps until p99 after tool results reaches :data:`HARMFUL_P99` at its present slope; 0 from there on."""
-        steps, values = zip(*self._log_p99[-TREND_BLOCKS:], strict=True)
+        steps, values = zip(*self._log_p99, strict=True)
         slope = theil_sen(steps, values)
         now = sorted(value + slope * (steps[-1] - step) for step, value in zip(steps, values, strict=True))
         missing = math.log(HARMFUL_P99) - now[len(now) // 2]
         return 0.0 if missing <= 0 else missing / slope if slope > 0 else math.inf
 
-    def _take(self, block: Block) -> None:
+    def _take(self, block: Block, place: int) -> None:
         reading = _read(block, self.pair)
         if not reading.level_beyond.ok:
-            self.unusable.append(reading.level_beyond.reason)
+            self.unusable += 1
+            self.why_unusable = reading.level_beyond.reason
         if not reading.level.ok:
             return
-        self.blocks.append(block)
+        self.blocks.places.append(place)
         self.level.update(reading.level, reading.level_beyond)
         self.shape.update(reading.shape, reading.shape_beyond)
         self._log_p99.append((block.middle_step, math.log(reading.p99)))
         self._judge_alone(block)
         if reading.level_beyond.ok:
-            self.contrasted.append(block)
+            self.contrasted.places.append(place)
             self._judge(block)
 
     def _judge_alone(self, block: Block) -> None:
@@ -184,7 +213,8 @@ class TailCourse:
 
 def tail_course(run: Run, pair: str) -> TailCourse:
     """Return the course of a pair's tail after the warm-up; a pass over a live run reads only its new blocks."""
-    lengths = [block.last_step - block.first_step + 1 for block in (*run.blocks[:1], *run.blocks[-1:])]
+    # The first and the last block may be cut short.
+    lengths = [block.last_step - block.first_step + 1 for block in (*run.blocks[:2], *run.blocks[-2:])]
     warm_up, steps_per_block = warm_up_steps(run), max(lengths, default=1)
     known = run.derived.get("tail")
     if (

@@ -74,11 +74,11 @@ class Effect:
 def effect_of(course: TailCourse, blocks: Sequence[Block], growth: Growth, slices: Sequence[str] = SLICES) -> Effect:
     """Compare the reference blocks of a growth with the latest ones and with as many from halfway between."""
     reference, latest = blocks[: growth.reference], blocks[-LATEST_BLOCKS:]
-    between = blocks[growth.reference : -LATEST_BLOCKS]
+    between = len(blocks) - growth.reference - LATEST_BLOCKS
     chosen = {"early": reference, "late": latest}
-    if len(between) >= LATEST_BLOCKS:
-        start = (len(between) - LATEST_BLOCKS) // 2
-        chosen = {"early": reference, "middle": between[start : start + LATEST_BLOCKS], "late": latest}
+    if between >= LATEST_BLOCKS:
+        start = growth.reference + (between - LATEST_BLOCKS) // 2
+        chosen = {"early": reference, "middle": blocks[start : start + LATEST_BLOCKS], "late": latest}
     merged = {part: merge_pair(some, course.pair) for part, some in chosen.items()}
     return Effect(
         course=course,

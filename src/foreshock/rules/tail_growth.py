@@ -27,6 +27,7 @@ from foreshock.detect.growth import LATEST_BLOCKS
 from foreshock.detect.series_change import Change
 from foreshock.rules.aggregates import aggregate_changes, aggregate_sentence
 from foreshock.rules.attribution import attribute
+from foreshock.rules.block_counts import block_counts
 from foreshock.rules.cause_names import ENGINE_MISMATCH, HIDDEN, SUPPORT_MISMATCH
 from foreshock.rules.finding import CannotJudge, Finding, RuleResult
 from foreshock.rules.statements import listed, sentences
@@ -207,16 +208,16 @@ def _too_little(run: Run, course: TailCourse) -> CannotJudge:
     reason = f"{usable} blocks after the first {course.warm_up} steps can be judged, {ENOUGH_BLOCKS} are needed."
     if usable >= ENOUGH_BLOCKS:
         reason = f"None of the last {LATEST_BLOCKS} blocks can be compared with text-only tokens."
-    elif len(course.unusable) <= usable:
+    elif course.unusable <= usable:
         return CannotJudge(ID, reason, "Train longer, or pass a smaller steps_per_block if blocks hold many tokens.")
     if course.enough(course.blocks):
         reason += " The post-tool level alone is judged instead, which ordinary learning moves too."
-    return CannotJudge(ID, reason, f"In the last block that could not be, {course.unusable[-1]}.")
+    return CannotJudge(ID, reason, f"In the last block that could not be, {course.why_unusable}.")
 
 
 def _has_no_tool_results(run: Run) -> bool:
     """Say whether every block has counted its tokens after tool results, and found none."""
-    return all("post_tool_tokens" in block.counters and not block.total("post_tool_tokens") for block in run.blocks)
+    return block_counts(run).total.get("post_tool_tokens") == 0
 
 
 def _aggregates_then_and_now(then: Mapping[str, Change], now: Mapping[str, Change], alarm: int, warm_up: int) -> str:

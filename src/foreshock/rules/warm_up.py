@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from foreshock.run import Block, Run
 
 SHORTEST_WARM_UP, LONGEST_WARM_UP = 30, 150
@@ -17,7 +19,7 @@ def warm_up_steps(run: Run) -> int:
     return min(max(length // 7, SHORTEST_WARM_UP), LONGEST_WARM_UP)
 
 
-def settled_blocks(run: Run) -> list[Block]:
+def settled_blocks(run: Run) -> Sequence[Block]:
     """Return the blocks after the warm-up; all of them while these are fewer than three."""
     warm_up = warm_up_steps(run)
     settled = [block for block in run.blocks if block.first_step > warm_up]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from foreshock.run.block import Block, EncodedSketches, TopToken, judged_pair, merge_pair, segments
+from foreshock.run.block import Block, EncodedSketches, TopToken, merge_pair, segments
 from foreshock.run.directory import RunWriter, prepare_directory, utc_now
 from foreshock.run.model import Run
 from foreshock.run.reader import RunReader, read_findings, read_run_directory
 from foreshock.run.series import LATEST_ROWS, Series
+from foreshock.run.stored import StoredBlocks
 
 __all__ = [
     "LATEST_ROWS",
@@ -16,8 +17,8 @@ __all__ = [
     "RunReader",
     "RunWriter",
     "Series",
+    "StoredBlocks",
     "TopToken",
-    "judged_pair",
     "merge_pair",
     "prepare_directory",
     "read_findings",

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, fields
 from operator import attrgetter
 from typing import Any
 
-from foreshock.batch import PAIRS
 from foreshock.errors import CorruptRecord
 from foreshock.sketch import LogRatioSketch, codec
 
@@ -88,7 +87,7 @@ class Block:
     counters: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     top: Mapping[str, tuple[TopToken, ...]] = field(default_factory=dict)
     derived: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
-    """What pure functions of this block returned, by name: a rule pass over a live run costs only new blocks."""
+    """What pure functions of this block returned, by name; of a block on disk nothing is kept."""
 
     @property
     def middle_step(self) -> float:
@@ -141,22 +140,20 @@ class Block:
             raise CorruptRecord(f"a block record cannot be read ({type(error).__name__}: {error})") from error
 
 
-def judged_pair(blocks: Sequence[Block]) -> str | None:
-    """Return the pair that the detectors judge: the first in the order of :data:`PAIRS` that any block has.
-
-    Only one pair is judged, so that the stated false-alarm rate is that of one test.
-    """
-    return next((pair for pair in PAIRS if any(pair in block.sketches for block in blocks)), None)
-
-
 def merge_pair(blocks: Sequence[Block], pair: str) -> LogRatioSketch | None:
     """Merge the sketches of one pair over blocks; None when no block has the pair.
 
     A resume may change the user's slices. Sketches that do not have the slices of the last one are left out.
     """
-    sketches = [block.sketches[pair] for block in blocks if pair in block.sketches]
-    alike = [sketch for sketch in sketches if sketch.slices == sketches[-1].slices]
-    return LogRatioSketch.merged(alike) if alike else None
+    having = [block for block in blocks if pair in block.sketches]
+    if not having:
+        return None
+    total = LogRatioSketch.merged([having[-1].sketches[pair]])
+    for block in having[:-1]:
+        sketch = block.sketches[pair]  # one at a time: a decoded sketch takes a hundred kilobytes
+        if sketch.slices == total.slices:
+            total.merge(sketch)
+    return total
 
 
 def segments(blocks: Sequence[Block]) -> dict[str, Sequence[Block]]:

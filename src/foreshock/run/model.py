@@ -9,8 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from foreshock.run.block import Block, judged_pair
+from foreshock.batch import PAIRS
+from foreshock.run.block import Block
 from foreshock.run.series import Series
+from foreshock.run.stored import StoredBlocks
 
 _NON_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
@@ -27,7 +29,7 @@ class Run:
     path: Path | None = None
     identity: Mapping[str, Any] = field(default_factory=dict)
     series: dict[str, Series] = field(default_factory=dict)
-    blocks: list[Block] = field(default_factory=list)
+    blocks: list[Block] | StoredBlocks = field(default_factory=list)
     notices: dict[str, str] = field(default_factory=dict)
     skipped: Counter[str] = field(default_factory=Counter)
     derived: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
@@ -47,9 +49,20 @@ class Run:
                 self.skipped["values that are not numbers"] += 1
 
     @property
+    def pairs(self) -> list[str]:
+        """The pairs that any block has."""
+        if isinstance(self.blocks, StoredBlocks):
+            return self.blocks.pairs
+        return list(dict.fromkeys(pair for block in self.blocks for pair in block.sketches))
+
+    @property
     def pair(self) -> str | None:
-        """The pair that is judged, such as ``policy/ref``; None when no block has a comparator."""
-        return judged_pair(self.blocks)
+        """The pair that the detectors judge: the first in the order of :data:`PAIRS` that any block has.
+
+        Only one pair is judged, so that the stated false-alarm rate is that of one test.
+        """
+        pairs = self.pairs
+        return next((pair for pair in PAIRS if pair in pairs), None)
 
     @property
     def planned_steps(self) -> int | None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from bisect import insort
+from bisect import bisect
 from collections.abc import Iterator, Mapping
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from foreshock.errors import CorruptRecord, ReadError
 from foreshock.run.block import Block
 from foreshock.run.directory import BLOCKS, FINDINGS, METRICS, RUN, Record, is_step, read_sessions
 from foreshock.run.model import Run
-from foreshock.run.stored import keep_on_disk
+from foreshock.run.stored import StoredBlocks, keep_on_disk
 
 STEP_KEYS = {METRICS: "step", BLOCKS: "last_step"}
 
@@ -88,7 +89,7 @@ class RunReader:
         return [name for name, offset in self._offsets.items() if _size(self.folder / name) > offset]
 
     def _start_over(self, limits: list[float]) -> None:
-        self.run = Run(path=self.folder, bounded=self._bounded)
+        self.run = Run(path=self.folder, bounded=self._bounded, blocks=StoredBlocks())
         self._limits = limits
         self._offsets = {METRICS: 0, BLOCKS: 0}
 
@@ -131,10 +132,10 @@ class RunReader:
     def _add_block(self, record: Record) -> None:
         try:
             block = keep_on_disk(Block.from_record(record), self._blocks_file, *record["place"])
+            place = bisect(self.run.blocks, block.last_step, key=attrgetter("last_step"))
+            self.run.blocks.insert(place, block)
         except CorruptRecord:
             self.run.skipped["damaged blocks"] += 1
-        else:
-            insort(self.run.blocks, block, key=lambda block: block.last_step)
 
 
 def _limits(sessions: list[Record]) -> list[float]:
