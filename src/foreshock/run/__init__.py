@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from foreshock.run.block import Block, EncodedSketches, TopToken, merge_pair, segments
+from foreshock.run.block import Block, EncodedSketches, TopToken, merge_pair, merged_blocks, segments
 from foreshock.run.directory import RunWriter, prepare_directory, utc_now
 from foreshock.run.model import Run
 from foreshock.run.reader import RunReader, read_findings, read_run_directory
@@ -20,6 +20,7 @@ __all__ = [
     "StoredBlocks",
     "TopToken",
     "merge_pair",
+    "merged_blocks",
     "prepare_directory",
     "read_findings",
     "read_run_directory",

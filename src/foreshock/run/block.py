@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from itertools import chain, pairwise
 from operator import attrgetter
 from typing import Any
 
@@ -163,3 +164,28 @@ def segments(blocks: Sequence[Block]) -> dict[str, Sequence[Block]]:
         return {}
     middle = (len(blocks) - third) // 2
     return {"early": blocks[:third], "middle": blocks[middle : middle + third], "late": blocks[-third:]}
+
+
+def merged_blocks(blocks: Sequence[Block], most: int) -> list[Block]:
+    """Merge neighbouring blocks until at most so many are left, for a picture; each sketch is decoded once.
+
+    They hold their sketches in memory, their counters are those of all steps in a row, ``workers`` is the sum over the
+    blocks, and the largest tokens are left out.
+    """
+    count = min(len(blocks), most)
+    bounds = [number * len(blocks) // count for number in range(count + 1)] if count else []
+    return [_merged(blocks[start:end]) for start, end in pairwise(bounds)]
+
+
+def _merged(blocks: Sequence[Block]) -> Block:
+    pairs = dict.fromkeys(pair for block in blocks for pair in block.sketches)
+    names = dict.fromkeys(name for block in blocks for name in block.counters)
+    merged = {pair: merge_pair(blocks, pair) for pair in pairs}
+    return Block(
+        index=blocks[0].index,
+        first_step=blocks[0].first_step,
+        last_step=blocks[-1].last_step,
+        sketches={pair: sketch for pair, sketch in merged.items() if sketch is not None},
+        workers=sum(block.workers for block in blocks),
+        counters={name: tuple(chain.from_iterable(block.counters.get(name, ()) for block in blocks)) for name in names},
+    )

@@ -16,11 +16,14 @@ from foreshock.batch import SLICES
 from foreshock.diagnosis import Diagnosis
 from foreshock.rules.aggregates import aggregate_sentence
 from foreshock.rules.warm_up import settled_blocks, warm_up_steps
-from foreshock.run import Run
+from foreshock.run import Run, merged_blocks
 from foreshock.views import figures, multiples, tables, words
 
 REPORT = "report.html"
 REPORT_DRAFT = ".report.html.tmp"
+
+MOST_POINTS = 200
+"""Points of a line over blocks: of a longer run, neighbouring blocks are merged."""
 
 
 def write_report(folder: Path, run: Run, diagnosis: Diagnosis) -> Path:
@@ -44,6 +47,7 @@ def render_report(run: Run, diagnosis: Diagnosis) -> str:
     import plotly.offline
 
     pair, steps = run.pair, figures.steps_of(run, warm_up_steps(run), _marks(diagnosis))
+    drawn = Run(run.path, run.identity, run.series, merged_blocks(run.blocks, MOST_POINTS))
     return (
         environment()
         .get_template("report.html.jinja")
@@ -54,15 +58,15 @@ def render_report(run: Run, diagnosis: Diagnosis) -> str:
             facts=_facts(run),
             aggregates=aggregate_sentence(diagnosis.aggregates, warm_up_steps(run)),
             pair=pair,
-            tails=_tails(run, pair, steps) if pair else None,
+            tails=_tails(drawn, pair, steps) if pair else None,
             no_tails=_no_tails(run),
             notices=_other_notices(run, diagnosis),
-            alpha=figures.alpha_panel(run.blocks, pair, steps) if run.blocks else None,
+            alpha=figures.alpha_panel(drawn.blocks, pair, steps) if run.blocks else None,
             scalars=multiples.aggregates_panel(run, diagnosis.aggregates, steps),
             spoken_of=multiples.findings_panel(run, diagnosis.findings, steps),
-            aggregate_table=tables.aggregate_table(run, settled_blocks(run)),
-            others=[_tails(run, other, steps) for other in _pairs(run) if other != pair],
-            skipped=tables.skipped_counts(run, diagnosis),
+            aggregate_table=tables.aggregate_table(run, settled_blocks(drawn)),
+            others=[_tails(drawn, other, steps) for other in run.pairs if other != pair],
+            skipped=tables.skipped_counts(drawn, diagnosis),
             plotly_js=Markup(plotly.offline.get_plotlyjs()),
         )
     )
@@ -104,10 +108,6 @@ def _other_notices(run: Run, diagnosis: Diagnosis) -> dict[str, str]:
     return {code: notice for code, notice in run.notices.items() if notice not in said}
 
 
-def _pairs(run: Run) -> list[str]:
-    return list(dict.fromkeys(pair for block in run.blocks for pair in block.sketches))
-
-
 def _marks(diagnosis: Diagnosis) -> dict[int, str]:
     """Return the steps at which warnings were raised, with their labels; of several at one step the worst."""
     marks: dict[int, str] = {}
@@ -127,7 +127,7 @@ def _facts(run: Run) -> list[tuple[str, str]]:
     packages, status = _part(environment, "packages"), run.identity.get("status")
     known = {
         "Steps": str(run.last_step),
-        "Blocks": len(run.blocks),
+        "Blocks": _block_count(len(run.blocks)),
         "Format": _part(run.identity, "source").get("format"),
         "Judged pair": run.pair,
         "Trainer": run.identity.get("trainer"),
@@ -137,6 +137,10 @@ def _facts(run: Run) -> list[tuple[str, str]]:
         "Foreshock": packages.get("foreshock"),
     }
     return [(name, str(value)) for name, value in known.items() if value]
+
+
+def _block_count(count: int) -> str:
+    return f"{count:,}, drawn as {MOST_POINTS} points" if count > MOST_POINTS else str(count or "")
 
 
 def _part(identity: Mapping[str, Any], name: str) -> Mapping[str, Any]:

@@ -34,7 +34,7 @@ def sparklines(finding: Finding, run: Run) -> list[Sparkline]:
         tails = {f"p99 {name}": _tail(run, run.pair, name) for name in SLICES}
         return _lines({label: values for label, values in tails.items() if np.isfinite(values).any()}, shared=True)
     keys = dict.fromkeys(key for row in finding.evidence for key in row if key in run.series)
-    return _lines({key: run.series[key].values for key in list(keys)[:MOST_LINES]}, shared=False)
+    return _lines({key: run.series[key].even[1] for key in list(keys)[:MOST_LINES]}, shared=False)
 
 
 def draw(values: Floats, low: float, high: float) -> str:
@@ -70,5 +70,8 @@ def _binned(values: Floats) -> Floats:
 
 
 def _tail(run: Run, pair: str, name: str) -> Floats:
-    """Return p99 of |log-ratio| of each block that has the pair, in nats."""
-    return np.array([block.sketches[pair].quantile(0.99, name).value for block in run.blocks if pair in block.sketches])
+    """Return p99 of |log-ratio|, in nats, of the blocks that have the pair, of a long run of eight for each bar."""
+    count = len(run.blocks)
+    places = np.unique(np.linspace(0, count - 1, min(count, 8 * WIDTH)).astype(int)).tolist()
+    blocks = [run.blocks[place] for place in places]
+    return np.array([block.sketches[pair].quantile(0.99, name).value for block in blocks if pair in block.sketches])

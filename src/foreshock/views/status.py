@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 
 from rich.console import Console, Group, RenderableType
@@ -58,7 +59,7 @@ def _blocks(run: Run, narrow: bool) -> RenderableType:
     if pair is None:
         return Text("No per-token blocks yet.")
     table = Table(box=None, pad_edge=False)
-    shown = [block for block in run.blocks if pair in block.sketches][-SHOWN_BLOCKS:]
+    shown = list(islice((block for block in reversed(run.blocks) if pair in block.sketches), SHOWN_BLOCKS))[::-1]
     rows = [_row(run, pair, block, narrow) for block in shown]
     table.add_column("steps", justify="right")
     for name in rows[-1]:

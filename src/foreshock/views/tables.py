@@ -106,7 +106,7 @@ def skipped_counts(run: Run, diagnosis: Diagnosis) -> dict[str, int]:
                 )
         counts["errors inside the monitor"] += int(block.total("errors"))
     for key, series in run.series.items():
-        counts[f"logged values of {key} that are NaN or infinite"] = int(np.count_nonzero(~np.isfinite(series.values)))
+        counts[f"logged values of {key} that are NaN or infinite"] = series.not_finite[0]
     return {reason: count for reason, count in counts.items() if count}
 
 
