@@ -22,6 +22,7 @@ from simulated_runs import (
     DEMO,
     LONG,
     POST,
+    ROUGH_NULL,
     SHORT,
     TEXT,
     TOKENS_PER_SEQUENCE,
@@ -113,8 +114,8 @@ def alternative_cell(firsts: Sequence[int | None], layout: Layout) -> str:
 
 
 def runs_of(scenario: Scenario, layout: Layout, runs: int) -> int:
-    """Three times as many of long stationary runs, whose critical findings are so rare that a bound takes them."""
-    return 3 * runs if layout is LONG and scenario.change is None else runs
+    """Three times as many long runs with rough noise alone: critical findings there are rare, a bound takes many."""
+    return 3 * runs if layout is LONG and scenario is ROUGH_NULL else runs
 
 
 def table(
@@ -147,7 +148,7 @@ def layout_report(layout: Layout, runs: int, seed: int) -> str:
     name = layout.name[0].upper() + layout.name[1:]
     tokens = " and ".join(f"{count * TOKENS_PER_SEQUENCE:,}" for count in layout.sequences)
     rate = "false alarms per 1,000 steps (one-sided 95 % bound)"
-    more = f" ({3 * runs:,} of N and N2)" if layout is LONG else ""
+    more = f" ({3 * runs:,} of {ROUGH_NULL.name})" if layout is LONG else ""
     return "\n".join(
         [
             f"### {name} runs: {layout.steps:,} steps, blocks of {layout.steps_per_block}",

@@ -139,9 +139,10 @@ class Scenario:
 
 
 ROUGH = (0.9, 0.3)
+ROUGH_NULL = Scenario("N2", "stationary, rough step noise", noise=ROUGH)
 NULLS = (
     Scenario("N", "stationary"),
-    Scenario("N2", "stationary, rough step noise", noise=ROUGH),
+    ROUGH_NULL,
     Scenario(
         "M", "2 % of post-tool tokens are six times larger, a share that wanders (log-normal, AR .9, sd .5)", _wandering
     ),
