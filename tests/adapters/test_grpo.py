@@ -11,6 +11,7 @@ from trl import GRPOTrainer
 import foreshock
 from foreshock.adapters.trl.grpo import NO_SUCH_TOOL, prompt_has_observation, tool_names, tool_numbers
 from foreshock.adapters.trl.probe import PROBE_SHARE
+from foreshock.rules import mismatch_slices
 from foreshock.run import read_run_directory
 
 TOOL_PROMPT = [
@@ -160,6 +161,24 @@ def test_rollout_log_probs_leave_placeholders_out_and_count_what_is_missing(make
     assert sketch.tally("text_only")["nan"] == 16
     assert totals(run, "nonfinite/rollout") == 16
     assert totals(run, "observation_tokens") == 48
+
+
+@pytest.mark.parametrize("masked", [True, False], ids=["right mask", "tool results trained"])
+def test_tool_results_inside_the_mask_are_named_a_mask_error(make_trainer, rollout, tmp_path, masked):
+    def rolled_out(prompts, trainer):
+        outputs = rollout(prompts, trainer)
+        outputs["logprobs"] = [[-1.0 if log is None else log for log in row] for row in outputs["logprobs"]]
+        return outputs if masked else {**outputs, "env_mask": [[1] * len(row) for row in outputs["env_mask"]]}
+
+    trainer = make_trainer(tools=False, rollout_func=rolled_out, max_steps=16)
+    foreshock.watch(trainer, run_dir=tmp_path / "run")
+    trainer.train()
+    run = read_run_directory(tmp_path / "run")
+    assert totals(run, "unscored_tokens") == (0 if masked else 16 * 8 * 3)
+    findings = mismatch_slices.check(run).findings
+    assert [(each.severity, each.name) for each in findings if each.name == "mask error"] == (
+        [] if masked else [("critical", "mask error")]
+    )
 
 
 def test_old_over_rollout_when_both_exist(make_trainer, rollout, tmp_path):

@@ -1,5 +1,7 @@
 """Sampler against trainer: jump, drift, bias and the benign offset; and the same by slice."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -105,6 +107,16 @@ def clean(rng, n):
 
 def wrong_tokens(rng, n):
     return np.where(rng.random(n) < 0.04, rng.normal(-3, 1, n), clean(rng, n))
+
+
+@pytest.mark.parametrize(("unscored", "severities"), [(1, []), (10, ["warning"]), (300, ["critical"])])
+def test_zeros_where_the_trainer_is_not_certain_are_a_mask_error(unscored, severities):
+    run = blocks(clean, clean)
+    counts = {"response_tokens": (5_000.0,), "unscored_tokens": (float(unscored),)}
+    run.blocks[:] = [replace(block, counters=counts) for block in run.blocks]
+    findings = mismatch_slices.check(run).findings
+    assert [finding.severity for finding in findings] == severities
+    assert {finding.name for finding in findings} <= {"mask error"}
 
 
 def test_a_gap_after_tool_results_alone_is_a_second_tokenisation():

@@ -16,6 +16,7 @@ NAMES = (
     "response_tokens",
     "observation_tokens",
     "post_tool_tokens",
+    "unscored_tokens",
     "micro_batches",
     "errors",
     "stop",

@@ -25,6 +25,7 @@ from foreshock.plugins import Rule
 from foreshock.rules.finding import SEVERITIES, Finding
 from foreshock.run import Block, EncodedSketches, Run, RunWriter, utc_now
 from foreshock.sketch.device import DeviceSketch, unpack
+from foreshock.sources.dumps.tokens import DOUBTED
 
 logger = logging.getLogger("foreshock")
 
@@ -115,6 +116,9 @@ class Monitor:
         for name, log_probs in batch.log_probs.items():
             # x − x is 0 for a finite x and NaN, which is true, for any other: several times cheaper than isfinite.
             self._count(f"nonfinite/{name}", ((log_probs - log_probs).bool() & mask).count_nonzero())
+        sampler, trainer = batch.log_probs.get("rollout"), batch.log_probs.get("old", batch.log_probs.get("policy"))
+        if sampler is not None and trainer is not None:  # a placeholder: certain to the one, unlikely to the other
+            self._count("unscored_tokens", (mask & (sampler == 0) & (trainer < DOUBTED)).count_nonzero())
         if advantages is not None:
             self._count("nonfinite/advantages", advantages.isfinite().logical_not().sum())
         self._update_sketches(batch, slice_ids, mask)

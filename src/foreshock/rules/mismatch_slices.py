@@ -1,11 +1,15 @@
 """Mismatch by slice: sampler and trainer disagree on single tokens, and where tells why.
 
-What: in the first blocks, the share of response tokens with a |log-ratio| of trainer over sampler above 1 nat is high
-after tool results, or everywhere; or the mean ratio is off 1 from the start.
+What: in the first blocks, response tokens have a sampler log-probability of exactly 0 that the trainer gives less than
+one half; or the share of tokens with a |log-ratio| of trainer over sampler above 1 nat is high after tool results, or
+everywhere; or the mean ratio is off 1 from the start.
 Why it matters: a gap after tool results alone, at the first step, means that the history was decoded and encoded
-again, so that other tokens are scored than were sampled. A gap everywhere means the engine.
+again, so that other tokens are scored than were sampled. A gap everywhere means the engine. A 0 is what rollouts carry
+on tool results, so zeros among the trained tokens mean that the mask lets tool results in.
 Known problems: it needs recorded log-probabilities of the sampler and 500 tokens a slice. A policy that was already
-updated between sampling and scoring (many updates a batch) shows a gap that is none of these.
+updated between sampling and scoring (many updates a batch) shows a gap that is none of these. A sampler that keeps one
+token only (top-k of 1) is rightly certain of it. Tool results inside the mask whose log-probabilities are not 0 are
+seen by ``foreshock audit`` alone.
 Example: "In the first blocks 4.1% of the post-tool tokens differ by more than 1 nat between trainer and sampler, and
 0.02% of the text-only ones: as if tool turns had been tokenised again."
 Options: none.
@@ -19,7 +23,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from foreshock.batch import OLD_ROLLOUT, POLICY_ROLLOUT, POST_TOOL, SLICES, TEXT_ONLY
-from foreshock.rules.cause_names import ENGINE_MISMATCH, RETOKENISATION, TRUNCATED_SUPPORT
+from foreshock.rules.cause_names import ENGINE_MISMATCH, MASK_ERROR, RETOKENISATION, TRUNCATED_SUPPORT
 from foreshock.rules.finding import Finding, RuleResult
 from foreshock.rules.mismatch import ADVICE_BIAS, CHECK_BIAS
 from foreshock.run import Block, Run, merge_pair
@@ -46,6 +50,9 @@ GAP, CRITICAL = 0.01, 0.05
 CONTRAST = 10.0
 """Post-tool share over text-only share from which on the gap is one after tool results alone (heuristic)."""
 
+UNSCORED = 0.001
+"""Share of response tokens without a log-probability of the sampler that is a warning (heuristic)."""
+
 BIAS = 0.03
 """Distance of the mean ratio from 1, in every slice, that is a constant bias (heuristic)."""
 
@@ -63,7 +70,7 @@ def check(run: Run) -> RuleResult:
     shares = {name: sketch.tail_mass(LARGE, name).value for name in SLICES if sketch.n(name) >= ENOUGH}
     if not shares:
         return RuleResult()
-    told = _gap(shares) or _bias(sketch, list(shares))
+    told = _mask_error(blocks) or _gap(shares) or _bias(sketch, list(shares))
     if told is None:
         return RuleResult(judged=(f"trainer and sampler score the same tokens in the first blocks ({pair})",))
     finding = Finding(
@@ -91,6 +98,21 @@ class _Told(NamedTuple):
     next_check: str
     name: str = ""
     slice: str = ""
+
+
+def _mask_error(blocks: Sequence[Block]) -> _Told | None:
+    count = sum(block.total("unscored_tokens") for block in blocks)
+    share = count / max(sum(block.total("response_tokens") for block in blocks), 1.0)
+    if share < UNSCORED:
+        return None
+    return _Told(
+        "critical" if share >= CRITICAL else "warning",
+        f"In the first blocks {share:.2%} of the response tokens have a sampler log-probability of exactly 0 that the "
+        "trainer gives less than one half: placeholders, as tool results carry them, inside the response mask.",
+        "Set the mask to 0 on every token that the policy did not sample (env_mask of a rollout function in TRL).",
+        "Print one trained row with its mask, or dump a few steps and run foreshock audit on them: which tokens are 0?",
+        MASK_ERROR,
+    )
 
 
 def _gap(shares: Mapping[str, float]) -> _Told | None:

@@ -75,7 +75,8 @@ class Block:
 
     ``sketches``: one per pair, over all workers. ``workers``: how many took part.
     ``counters``: per-step counts over all workers, each a tuple with one entry a step: ``rows``, ``response_tokens``,
-    ``observation_tokens``, ``post_tool_tokens``, ``errors``, ``nonfinite/<tensor>`` and, in the entry of the last step,
+    ``observation_tokens``, ``post_tool_tokens``, ``unscored_tokens`` (the sampler's log-probability is exactly 0 and
+    the trainer gives less than one half), ``errors``, ``nonfinite/<tensor>`` and, in the entry of the last step,
     ``workers/<pair>``: how many of the workers had a response token of the pair in this block. ``top``: per built-in
     slice the tokens with the largest |log-ratio| of the judged pair, largest first, at most one a row.
     """
