@@ -34,7 +34,7 @@ NEARLY_ALL = 0.9
 RISE, RISEN = 0.25, 0.4
 """A rise by this much to at least this level is a finding (heuristic)."""
 
-CERTAINTY = heuristic(warned=1)
+CERTAINTY = heuristic(warned=0)
 
 
 def check(run: Run) -> RuleResult:

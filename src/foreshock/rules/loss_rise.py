@@ -41,7 +41,7 @@ SPIKE = 10.0
 PARTS = 20
 """Stretches in which the lowest level is looked for, of at least 20 rows."""
 
-CERTAINTY = heuristic(warned=21, where=", all with long swings (AR(1), ρ = 0.9)")
+CERTAINTY = heuristic(warned=4, where=", all with long swings (AR(1), ρ = 0.9)")
 
 
 def check(run: Run) -> RuleResult:

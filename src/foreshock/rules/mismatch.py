@@ -69,7 +69,7 @@ DRIFT_SHARE = 0.25
 
 EVIDENCE = (*LEVELS, RATIO, "reward", "entropy", "grad_norm")
 
-CERTAINTY = heuristic(warned=17, where=", 14 of them in very rough noise")
+CERTAINTY = heuristic(warned=4, where=", 2 of them in very rough noise")
 
 ADVICE_JUMP = "Check that the sampler has the weights of this step: a wake-up from sleep or a restart may lose them."
 ADVICE_TREND = "Keep a checkpoint from before this step. Correct with truncated importance ratios, or match precisions."

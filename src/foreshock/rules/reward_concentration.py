@@ -30,7 +30,7 @@ KEY = "reward_std"
 SMALL = 0.25
 """Late over early level of reward_std (heuristic)."""
 
-CERTAINTY = heuristic(warned=0)
+CERTAINTY = heuristic(warned=1, where=", in very rough noise")
 
 
 def check(run: Run) -> RuleResult:

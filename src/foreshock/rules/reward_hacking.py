@@ -62,7 +62,7 @@ EVALUATED = 8
 """Evaluations below which nothing is said of them."""
 
 CERTAINTY = "A possibility: rewards that are earned one after the other look alike. " + heuristic(
-    warned=34, where=", 11 with long swings (AR(1), ρ = 0.9), 18 with a cyclic data mix or a restart"
+    warned=2, where=", one with a cyclic data mix and one after a restart"
 )
 
 

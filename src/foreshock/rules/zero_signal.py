@@ -64,7 +64,7 @@ EVIDENCE = (SHARE, STD, "reward", "grad_norm", "completions/clipped_ratio")
 
 NEXT_CHECK = "Read one group of completions with its rewards: are the texts equal, or only their rewards?"
 
-CERTAINTY = f"A state, not an estimate. {heuristic(warned=2, where=', both after a restart')}"
+CERTAINTY = f"A state, not an estimate. {heuristic(warned=5, where=', 4 of them after a restart')}"
 
 
 def check(run: Run) -> RuleResult:
