@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from accelerate import PartialState
 from datasets import Dataset
+from peft import LoraConfig
 from transformers import (
     AutoModelForCausalLM,
     AutoTokenizer,
@@ -152,11 +153,9 @@ def _trainer_config(experiment: Experiment, folder: Path) -> GRPOConfig:
     )
 
 
-def _adapter(rank: int | None) -> Any:
+def _adapter(rank: int | None) -> LoraConfig | None:
     if rank is None:
         return None
-    from peft import LoraConfig
-
     attention = ["q_proj", "k_proj", "v_proj", "o_proj"]
     return LoraConfig(r=rank, lora_alpha=4 * rank, target_modules=attention, task_type="CAUSAL_LM")
 

@@ -32,7 +32,7 @@ class Model:
 MODELS = {
     "tiny": Model("a small tool-using agent", tuple(ARMS), 210, 6, 0.45),
     "smollm2": Model(
-        "SmolLM2-135M-Instruct with LoRA", ("fixed", "drift_aware", "constrained"), 132, 6, 13.0, resumes=True
+        "SmolLM2-135M-Instruct with LoRA", ("fixed", "drift_aware", "constrained"), 132, 6, 16.0, resumes=True
     ),
 }
 

@@ -22,6 +22,7 @@ except ImportError as error:
     raise MissingExtra("the experiment", "'foreshock[trl]'") from error
 
 import foreshock
+from foreshock.lab import smollm2
 from foreshock.lab.arms import ARMS
 from foreshock.lab.experiment import Experiment, build_trainer
 from foreshock.lab.original import OriginalReference
@@ -44,8 +45,6 @@ def experiment_of(plan: RunPlan) -> Experiment:
     """Return the experiment that a plan stands for."""
     if plan.model == "tiny":
         return Experiment(arm=plan.arm, seed=plan.seed, steps=plan.steps)
-    from foreshock.lab import smollm2
-
     return smollm2.experiment(plan.arm, plan.seed, plan.steps)
 
 

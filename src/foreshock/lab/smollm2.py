@@ -56,7 +56,7 @@ def experiment(arm: str, seed: int, steps: int) -> Experiment:
 
 @dataclass(frozen=True)
 class SmolReference(ReferenceConfig):
-    """SmolLM2-135M-Instruct, all its weights trained on the dialogues; about ten minutes on one core."""
+    """SmolLM2-135M-Instruct, all its weights trained on the dialogues; about twelve minutes on one core."""
 
     steps: int = 140
     batch_size: int = 16
