@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -187,3 +188,18 @@ def test_logged_numbers_of_any_make_are_recorded(tmp_path, value):
     line = json.loads((tmp_path / "metrics.jsonl").read_text())
     assert line["values"]["loss"] == float(value)
     assert read_run_directory(tmp_path).series["loss"].values.tolist() == [float(value)]
+
+
+def test_masked_tokens_are_counted_once_beside_user_slices(tmp_path):
+    monitor = start(tmp_path / "run", slices=("text_only", "post_tool", "a", "b"))
+    batch = next(batches(steps=1))
+    columns = torch.arange(batch.response_mask.shape[1]).expand_as(batch.response_mask)
+    monitor.observe(replace(batch, user_slices=columns % 3 - 1))  # a third of the tokens are in no user slice
+    monitor.end_step(1)
+    monitor.finish(1)
+    assert monitor.errors == 0
+    sketch = monitor.run.blocks[0].sketches["policy/ref"]
+    is_response = batch.response_mask.bool()
+    assert sketch.masked == (~is_response).sum()
+    assert sketch.outside == 0
+    assert [sketch.n(name) for name in "ab"] == [(is_response & (columns % 3 == i)).sum() for i in (1, 2)]

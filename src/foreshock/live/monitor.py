@@ -251,8 +251,8 @@ class Monitor:
                 self._top.update(batch, log_ratio, slice_ids, mask, self._step_in_block)
             self._sketch.update(pair, log_ratio, slice_ids, mask)
             if batch.user_slices is not None:
-                user_ids = batch.user_slices
-                self._sketch.update(pair, log_ratio, user_ids.clamp(min=0) + len(SLICES), mask * (user_ids >= 0))
+                user_ids, in_slice = batch.user_slices + len(SLICES), mask & (batch.user_slices >= 0)
+                self._sketch.update(pair, log_ratio, user_ids, in_slice, again=True)
 
     def _is_judged(self, pair: str) -> bool:
         """Say whether the pair is the first in order that was ever seen, whose largest tokens are kept."""

@@ -96,7 +96,9 @@ class DeviceSketch:
         self._pending = [0] * len(self.pairs)
 
     @torch.no_grad()
-    def update(self, pair: str, log_ratio: torch.Tensor, slice_ids: torch.Tensor, mask: torch.Tensor) -> None:
+    def update(
+        self, pair: str, log_ratio: torch.Tensor, slice_ids: torch.Tensor, mask: torch.Tensor, *, again: bool = False
+    ) -> None:
         """Count the tokens of one batch.
 
         Args:
@@ -104,6 +106,7 @@ class DeviceSketch:
             log_ratio: (B, T), nats, any floating dtype; on this sketch's device.
             slice_ids: (B, T), integers that index `slices`.
             mask: (B, T), bool, integer or float; non-zero marks a response token.
+            again: the batch has come before, for other slices: what the mask leaves out is not counted twice.
 
         Raises:
             InputError: an unknown pair, or a tensor on another device or of a wrong dtype.
@@ -119,11 +122,11 @@ class DeviceSketch:
             tokens, most = max(step * columns, self._scratch.tokens), max(step, self._scratch.rows)
             self._scratch = _Scratch(tokens, most, len(self.slices), self.device)
         if step == rows:
-            self._count(number, log_ratio, slice_ids, mask)
+            self._count(number, log_ratio, slice_ids, mask, again=again)
             return
         for start in range(0, rows, step):
             size = min(step, rows - start)
-            self._count(number, *(x.narrow(0, start, size) for x in (log_ratio, slice_ids, mask)))
+            self._count(number, *(x.narrow(0, start, size) for x in (log_ratio, slice_ids, mask)), again=again)
 
     def _check(self, pair: str, log_ratio: torch.Tensor, slice_ids: torch.Tensor, mask: torch.Tensor) -> int:
         if pair not in self.pairs:
@@ -145,8 +148,11 @@ class DeviceSketch:
             raise InputError(f"slice_ids: got {slice_ids.dtype}, expected integers. Convert them first.")
         return self.pairs.index(pair)
 
-    def _count(self, pair: int, log_ratio: torch.Tensor, slice_ids: torch.Tensor, mask: torch.Tensor) -> None:
+    def _count(
+        self, pair: int, log_ratio: torch.Tensor, slice_ids: torch.Tensor, mask: torch.Tensor, *, again: bool
+    ) -> None:
         s, k = self._scratch.views(*log_ratio.shape), self._constants
+        is_response = mask if mask.dtype == torch.bool else mask.ne(0)
         torch.add(log_ratio, k.zero, out=s.r_by_sequence)  # −0.0 becomes +0.0
         torch.abs(s.r, out=s.magnitude)
 
@@ -157,16 +163,18 @@ class DeviceSketch:
         torch.bitwise_right_shift(s.bits, k.sign_shift, out=s.sign)  # −1 where r < 0
 
         # place = (row · 2 + sign) · ROW_WIDTH + cell
-        if slice_ids.dtype == mask.dtype == torch.bool:  # as the monitor has them: single bytes cost next to nothing
+        if slice_ids.dtype == torch.bool:  # as the monitor has them: single bytes cost next to nothing
             torch.add(slice_ids.view(torch.int8), k.two_int8, out=s.small_by_sequence)
-            copy(s.row_by_sequence, s.small_by_sequence.mul_(mask.view(torch.int8)))
+            copy(s.row_by_sequence, s.small_by_sequence.mul_(is_response.view(torch.int8)))
         else:
             copy(s.row_by_sequence, slice_ids)
             s.row.add_(k.two).clamp_(1, self._rows - 1)
-            s.row_by_sequence.mul_(mask if mask.dtype == torch.bool else mask.ne(0))
+            s.row_by_sequence.mul_(is_response)
         s.sign.add_(s.row, alpha=2)
         torch.add(s.cell, s.sign, alpha=ROW_WIDTH, out=s.place)
         torch.bitwise_and(s.bits, k.fraction_mask, out=s.packed).bitwise_or_(k.count_unit)
+        if again:
+            s.packed_by_sequence.mul_(is_response)
         self._scatter(pair, s)
 
         s.row.add_(s.special, alpha=self._rows)  # from here on, NaN and ±inf are beyond the slices
@@ -366,6 +374,7 @@ class _Views:
         pieces = [(start, min(MAX_PENDING, n - start)) for start in range(0, n, MAX_PENDING)]
         self.pieces = [(self.place.narrow(0, *piece), self.packed.narrow(0, *piece)) for piece in pieces]
         self.r_by_sequence, self.row_by_sequence = self.r.view(self.shape), self.row.view(self.shape)
+        self.packed_by_sequence = self.packed.view(self.shape)
         self.sequences = scratch.per_sequence.narrow(0, 0, 3 * size * rows).view(3, size, rows)
         self.n, self.total, self.square = self.sequences.unbind(0)
         if size <= MAX_MASKED_SLICES:
