@@ -70,7 +70,8 @@ def test_json_is_one_document_with_the_documented_shape(call, tmp_path):
     assert cause["findings"] == ["post-tool-tail-growth"]
     assert all(cause[part] for part in ("evidence_for", "rival", "separating_check"))
     assert set(document["runs"][0]) == {
-        "path", "verdict", "findings", "causes", "excluded", "judged", "cannot_judge", "aggregates", "skipped",
+        "path", "verdict", "findings", "causes", "excluded", "judged", "not_asked", "cannot_judge", "aggregates",
+        "skipped",
     }  # fmt: skip
 
 

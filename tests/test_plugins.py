@@ -19,6 +19,7 @@ from foreshock.plugins import Hooks, load_rules
 from foreshock.rules import BUILT_IN
 from foreshock.rules.finding import Finding, RuleResult
 from foreshock.run import Run
+from foreshock.views import words
 
 DOCS = Path(__file__).parents[1] / "docs"
 
@@ -93,6 +94,14 @@ def test_diagnose_takes_rules_and_chooses_among_them(tmp_path, simple):
     assert foreshock.diagnose(log, rules=[simple], ignore=["simple"]).verdict == "cannot_judge"
     alone = foreshock.diagnose(log, rules=[simple], select=["simple", "simple"])
     assert (len(alone.findings), alone.cannot_judge) == (1, ())
+    assert alone.not_asked == tuple(rule.ID for rule in BUILT_IN)
+
+
+def test_a_run_of_which_few_rules_were_asked_is_not_called_healthy():
+    few = diagnose_run(healthy_run(), load_rules(select=["kl-runaway"]))
+    assert (few.verdict, words.verdict_word(few)) == ("healthy", "No warning")
+    assert f"Left out by choice: {len(BUILT_IN) - 1} rules." in words.verdict_sentence(few)
+    assert diagnose_run(healthy_run()).not_asked == ()
 
 
 def test_a_file_may_hold_several_rules_by_the_hook(tmp_path):

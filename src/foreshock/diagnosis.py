@@ -28,7 +28,8 @@ class Diagnosis:
     ``verdict``: the highest severity found; without warnings ``cannot_judge`` when a rule lacked what it needs, and
     ``healthy`` only when none did. ``aggregates``: loss, reward, entropy and mean KL, as far as logged.
     ``causes``: possible causes, likeliest first. ``excluded``: causes that the run speaks against, with what does.
-    ``judged``: what rules looked at and found in order.
+    ``judged``: what rules looked at and found in order. ``not_asked``: installed rules that were left out, of which the
+    verdict says nothing.
     ``run``: what was judged, for views that draw it; None for traces of an agent.
     """
 
@@ -41,6 +42,7 @@ class Diagnosis:
     causes: tuple[Cause, ...] = ()
     excluded: tuple[Cause, ...] = ()
     judged: tuple[str, ...] = ()
+    not_asked: tuple[str, ...] = ()
     run: Run | None = field(default=None, compare=False, repr=False)
 
     def to_dict(self) -> dict[str, Any]:
@@ -52,6 +54,7 @@ class Diagnosis:
             "causes": [cause.to_dict() for cause in self.causes],
             "excluded": [{"name": cause.name, "evidence_against": cause.evidence_against} for cause in self.excluded],
             "judged": list(self.judged),
+            "not_asked": list(self.not_asked),
             "cannot_judge": [str(reason) for reason in self.cannot_judge],
             "aggregates": {name: asdict(change) for name, change in self.aggregates.items()},
             "skipped": dict(self.skipped),
@@ -115,9 +118,12 @@ def diagnose_run(run: Run, rules: Sequence[Rule] | None = None) -> Diagnosis:
 
     Only new blocks cost time on a run that was judged before. A rule that fails is counted, and the others still judge.
     """
-    outcomes = [run_rule(rule, run) for rule in (installed_rules() if rules is None else rules)]
+    installed = installed_rules()
+    asked = installed if rules is None else rules
+    outcomes = [run_rule(rule, run) for rule in asked]
     found = _concluded(run, [result for result, _ in outcomes], sum(has_failed for _, has_failed in outcomes))
-    return replace(found, run=run)
+    identifiers = {rule.ID for rule in asked}
+    return replace(found, not_asked=tuple(rule.ID for rule in installed if rule.ID not in identifiers), run=run)
 
 
 def _concluded(run: Run, results: Sequence[RuleResult], failed: int = 0) -> Diagnosis:

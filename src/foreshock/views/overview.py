@@ -12,7 +12,7 @@ from rich.text import Text
 from foreshock.diagnosis import VERDICTS, Diagnosis
 from foreshock.rules.finding import Finding
 from foreshock.views.terminal import STYLES, labelled
-from foreshock.views.words import VERDICTS as WORDS
+from foreshock.views.words import verdict_word
 
 
 def render_overview(found: Sequence[Diagnosis], unreadable: Mapping[str, str]) -> RenderableType:
@@ -27,7 +27,7 @@ def render_overview(found: Sequence[Diagnosis], unreadable: Mapping[str, str]) -
     for diagnosis in ranked:
         first = _worst(diagnosis)
         table.add_row(
-            Text(WORDS[diagnosis.verdict], STYLES[diagnosis.verdict]),
+            Text(verdict_word(diagnosis), STYLES[diagnosis.verdict]),
             Text(_name(diagnosis, folder)),
             Text(str(first.steps[0]) if first else ""),
             Text("\n".join((first.rule, *(cause.name for cause in diagnosis.causes[:1]))) if first else ""),

@@ -25,7 +25,6 @@ from foreshock.run import Run
 from foreshock.views.rows import RowsTable
 from foreshock.views.sparkline import Sparkline, sparklines
 from foreshock.views.words import (
-    VERDICTS,
     change_words,
     excluded_sentence,
     headline,
@@ -34,6 +33,7 @@ from foreshock.views.words import (
     shown,
     skipped_sentences,
     verdict_sentence,
+    verdict_word,
 )
 
 STYLES = {
@@ -214,7 +214,7 @@ def _titled(severity: str, *parts: str) -> Text:
 def verdict_line(diagnosis: Diagnosis) -> Text:
     """Return the verdict of a run and its path."""
     where = "" if diagnosis.path is None else f"  {diagnosis.path}"
-    return Text.assemble((VERDICTS[diagnosis.verdict].upper(), STYLES[diagnosis.verdict]), where)
+    return Text.assemble((verdict_word(diagnosis).upper(), STYLES[diagnosis.verdict]), where)
 
 
 def _live_lines(finding: Finding, console: Console) -> list[Text]:

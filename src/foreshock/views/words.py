@@ -26,6 +26,11 @@ NO_VALUE = "–"
 _NOUNS = {"note": "note", "warning": "warning", "critical": "critical finding"}
 
 
+def verdict_word(diagnosis: Diagnosis) -> str:
+    """Return the verdict; a run of which some rules were not asked is not called healthy."""
+    return "No warning" if diagnosis.verdict == "healthy" and diagnosis.not_asked else VERDICTS[diagnosis.verdict]
+
+
 def verdict_sentence(diagnosis: Diagnosis) -> str:
     """Say in plain words what the verdict of a run means and does not mean."""
     counts = Counter(finding.severity for finding in diagnosis.findings)
@@ -42,6 +47,8 @@ def verdict_sentence(diagnosis: Diagnosis) -> str:
         sentences.append(f"{listed(found)}.")
     if gaps:
         sentences.append(f"{_counted(gaps, 'question')} could not be judged.")
+    if diagnosis.not_asked:
+        sentences.append(f"Left out by choice: {_counted(len(diagnosis.not_asked), 'rule')}.")
     return " ".join(map(sentence, sentences))
 
 
