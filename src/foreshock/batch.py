@@ -5,6 +5,7 @@ Everything here is written with operations that NumPy arrays and torch tensors s
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +21,10 @@ OLD_ROLLOUT = "old/rollout"
 POLICY_ROLLOUT = "policy/rollout"
 PAIRS = (POLICY_REF, POLICY_OLD, OLD_ROLLOUT, POLICY_ROLLOUT)
 """Pairs ``numerator/denominator`` whose log-ratio log π_numerator − log π_denominator is recorded."""
+
+DOUBTED = -math.log(2)
+"""Nats. A token of which one policy is certain (0.0) and the other gives less than one half was not scored by the
+first: 0.0 is what trainers write where they have no log-probability (heuristic)."""
 
 Array = Any
 """A NumPy array or a torch tensor."""

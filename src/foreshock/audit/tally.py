@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from foreshock.batch import OLD_ROLLOUT, POLICY_ROLLOUT
+from foreshock.batch import DOUBTED, OLD_ROLLOUT, POLICY_ROLLOUT
 from foreshock.run import Block, Run
 from foreshock.sketch import LogRatioSketch
 from foreshock.sources.dumps.summary import StepSummary, summarise
-from foreshock.sources.dumps.tokens import DOUBTED, Bools, DumpBatch, placeholders
+from foreshock.sources.dumps.tokens import Bools, DumpBatch, placeholders
 
 EARLY_STEPS = 5
 """Steps at the start of a dump that are compared by slice."""

@@ -15,7 +15,7 @@ from typing import Any, Concatenate, ParamSpec
 import numpy as np
 import torch
 
-from foreshock.batch import POST_TOOL, SLICES, TEXT_ONLY, TokenBatch
+from foreshock.batch import DOUBTED, POST_TOOL, SLICES, TEXT_ONLY, TokenBatch
 from foreshock.diagnosis import Diagnosis, diagnose_run
 from foreshock.live import counters, top_tokens
 from foreshock.live.counters import StepCounters
@@ -25,7 +25,6 @@ from foreshock.plugins import Rule
 from foreshock.rules.finding import SEVERITIES, Finding
 from foreshock.run import Block, EncodedSketches, Run, RunWriter, utc_now
 from foreshock.sketch.device import DeviceSketch, unpack
-from foreshock.sources.dumps.tokens import DOUBTED
 
 logger = logging.getLogger("foreshock")
 

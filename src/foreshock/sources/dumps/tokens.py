@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from foreshock.batch import POLICY_REF, TokenBatch
+from foreshock.batch import DOUBTED, POLICY_REF, TokenBatch
 from foreshock.errors import ReadError
 
 Bools = npt.NDArray[np.bool_]
@@ -32,11 +32,6 @@ UNEVEN = "sequences whose columns differ in length"
 
 BATCH_TOKENS = 1 << 16
 """Tokens, padding included, of a batch that is put together from single rows."""
-
-DOUBTED = -math.log(2)
-"""Nats. A token of which one policy is certain (0.0) and the other gives less than one half was not scored by the
-first: 0.0 is what trainers write where they have no log-probability (heuristic)."""
-
 
 _STEP_IN_NAME = re.compile(r"step_?(\d{1,15})(?!\d)")
 
